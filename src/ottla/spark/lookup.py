@@ -10,15 +10,11 @@ from ottla.client.cluster import ClusterClient
 from ottla.client.errors import ClientError, check
 from ottla.client.offsets import EARLIEST, LATEST, list_offsets
 from ottla.client.partitions import TopicPartition, by_topic
+from ottla.client.topic_configs import describe_topic_configs
 from ottla.spark.cluster_options import retried
 from ottla.spark.errors import ClusterError
 from ottla.spark.options import Assign, ByPartition, Pattern, Subscription
 from ottla.spark.planning import Found
-from ottla.wire.messages.describe_configs import (
-    DescribeConfigsRequest,
-    DescribeConfigsResource,
-    DescribeConfigsResponse,
-)
 from ottla.wire.messages.describe_log_dirs import (
     DescribableLogDirTopic,
     DescribeLogDirsRequest,
@@ -26,7 +22,6 @@ from ottla.wire.messages.describe_log_dirs import (
 )
 from ottla.wire.messages.metadata import MetadataResponseTopic
 
-_TOPIC_RESOURCE: Final = 2
 _CLEANUP_POLICY: Final = "cleanup.policy"
 
 
@@ -151,21 +146,10 @@ def sizes_of(client: ClusterClient, keys: Collection[TopicPartition]) -> dict[To
 
 def never_compacted(client: ClusterClient, names: Collection[str]) -> set[str]:
     """Return the topics with `cleanup.policy=delete`: they lose records by retention only."""
-    request = DescribeConfigsRequest(
-        resources=tuple(
-            DescribeConfigsResource(
-                resource_type=_TOPIC_RESOURCE,
-                resource_name=name,
-                configuration_keys=(_CLEANUP_POLICY,),
-            )
-            for name in sorted(names)
-        )
-    )
     with suppress(ClientError):
-        response = client.ask(request, DescribeConfigsResponse)
         return {
             result.resource_name
-            for result in response.results
+            for result in describe_topic_configs(client, names, (_CLEANUP_POLICY,))
             for each in result.configs
             if each.name == _CLEANUP_POLICY and each.value == "delete"
         }

@@ -7,7 +7,8 @@ from ottla.base.ids import Uuid
 from ottla.client.cluster import ClusterClient
 from ottla.client.errors import check
 from ottla.client.fetch import fetch
-from ottla.client.partitions import TopicPartition, by_topic
+from ottla.client.partitions import TopicPartition
+from ottla.client.remote_logs import describe_remote_logs
 from ottla.records.errors import CorruptBatch
 from ottla.spark.cluster_options import retried
 from ottla.spark.raw_options import log
@@ -58,14 +59,7 @@ def _ask(
     keys: list[TopicPartition],
     found: dict[TopicPartition, Tiers],
 ) -> None:
-    request = wire.DescribeRemoteLogRequest(
-        topics=tuple(
-            wire.DescribeRemoteLogTopic(name=name, partitions=tuple(partitions))
-            for name, partitions in by_topic(keys).items()
-        ),
-        include_segments=True,
-    )
-    response = client.ask(request, wire.DescribeRemoteLogResponse, node=node)
+    response = describe_remote_logs(client, node, keys, include_segments=True)
     check("", response.error_code, response.error_message)
     failures: list[tuple[str, int, str | None]] = []
     for topic in response.topics:

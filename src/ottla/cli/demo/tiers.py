@@ -7,18 +7,13 @@ from typing import Final
 from rich.console import Console
 
 from ottla.cli.demo.records import Written
-from ottla.cli.demo.steps import (
-    PARTITIONS,
-    TOPIC,
-    check,
-    command,
-    wait_until,
-)
+from ottla.cli.demo.steps import PARTITIONS, TOPIC, check, command, wait_until
 from ottla.cli.topics.deletions_client import Selection, fetch
 from ottla.client.cluster import ClientConfig, ClusterClient
+from ottla.client.remote_logs import describe_remote_logs
 from ottla.metadata.deletions import DeletionState
 from ottla.metadata.tiering import TieringState
-from ottla.wire.messages import describe_remote_log as wire
+from ottla.wire.messages.describe_remote_log import RemoteLogPartition
 
 OFF_RETAIN: Final = {"remote.storage.enable": "false", "remote.log.disable.policy": "retain"}
 OFF_DELETE: Final = {"remote.storage.enable": "false", "remote.log.disable.policy": "delete"}
@@ -35,7 +30,7 @@ class Tiers:
     """
 
     states: frozenset[tuple[int, int]]
-    rows: Mapping[int, wire.RemoteLogPartition]
+    rows: Mapping[int, RemoteLogPartition]
 
 
 def tiers(bootstrap: str) -> Tiers:
@@ -43,16 +38,11 @@ def tiers(bootstrap: str) -> Tiers:
 
     def ask() -> Tiers:
         states, rows = set(), {}
-        for number in range(PARTITIONS):
-            asked = wire.DescribeRemoteLogTopic(name=TOPIC, partitions=(number,))
-            answer = client.ask(
-                wire.DescribeRemoteLogRequest(topics=(asked,)),
-                wire.DescribeRemoteLogResponse,
-                node=client.leader((TOPIC, number)).node,
-            )
-            [topic] = answer.topics
+        keys = [(TOPIC, number) for number in range(PARTITIONS)]
+        for node, led in client.by_leader(keys).items():
+            [topic] = describe_remote_logs(client, node, led).topics
             states.add((topic.state, topic.tiered_epoch))
-            [rows[number]] = topic.partitions
+            rows.update({each.partition: each for each in topic.partitions})
         return Tiers(frozenset(states), rows)
 
     with ClusterClient(ClientConfig(bootstrap=bootstrap)) as client:
@@ -64,7 +54,7 @@ def wait_tiered(bootstrap: str) -> dict[int, int]:
 
     That is the offset behind the last one in the store, of each partition.
     """
-    found: dict[int, wire.RemoteLogPartition] = {}
+    found: dict[int, RemoteLogPartition] = {}
 
     def is_tiered() -> bool:
         found.update(tiers(bootstrap).rows)

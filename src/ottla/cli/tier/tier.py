@@ -29,7 +29,8 @@ from ottla.cli.topics.topic_filter import choose
 from ottla.cli.typing_app import examples, new_app
 from ottla.client.cluster import ClusterClient
 from ottla.client.errors import ClientError, check
-from ottla.client.partitions import TopicPartition, by_topic
+from ottla.client.partitions import TopicPartition
+from ottla.client.remote_logs import describe_remote_logs
 from ottla.wire.messages import describe_remote_log as wire
 from ottla.wire.messages.describe_topic_tiering import (
     DescribedTopicTiering,
@@ -206,13 +207,8 @@ def _with_state(
 def _ask(
     client: ClusterClient, leader: int, keys: list[TopicPartition]
 ) -> tuple[wire.RemoteLogTopic, ...]:
-    asked = tuple(
-        wire.DescribeRemoteLogTopic(name=name, partitions=tuple(partitions))
-        for name, partitions in by_topic(keys).items()
-    )
-    request = wire.DescribeRemoteLogRequest(topics=asked)
     try:
-        response = client.ask(request, wire.DescribeRemoteLogResponse, node=leader)
+        response = describe_remote_logs(client, leader, keys)
         check(f"broker {leader}", response.error_code, response.error_message)
     except ClientError as error:
         raise CommandError(f"broker {leader}, the leader of {_some(keys)}: {error}") from None

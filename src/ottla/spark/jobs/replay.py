@@ -21,6 +21,7 @@ from ottla.base.ids import Uuid
 from ottla.client.cluster import ClientConfig, ClusterClient
 from ottla.client.errors import ClientError, NoSuchVersionError, check
 from ottla.client.partitions import TopicPartition
+from ottla.client.topic_configs import describe_topic_configs
 from ottla.spark.cluster_options import retried
 from ottla.spark.errors import ClusterError, DataLossError, OptionError
 from ottla.spark.jobs import replay_state as state
@@ -38,11 +39,6 @@ from ottla.spark.sink import Router, gathered
 from ottla.spark.splits import Split
 from ottla.spark.tasks import read_task
 from ottla.spark.write_options import WriteOptions
-from ottla.wire.messages.describe_configs import (
-    DescribeConfigsRequest,
-    DescribeConfigsResource,
-    DescribeConfigsResponse,
-)
 
 __all__ = ["Bound", "ReplayOptions", "ReplayResult", "Source", "replay"]
 
@@ -50,7 +46,6 @@ T = TypeVar("T")
 
 KEEP, KEY, NOW = "keep", "key", "now"
 COLUMNS: Final = ("key", "value", "headers", "timestamp", "offset", "partition")
-_TOPIC_RESOURCE: Final = 2
 _TIMESTAMP_TYPE: Final = "message.timestamp.type"
 
 ROW_SCHEMA: Final = "partition int, start long, end long, rows long"
@@ -292,18 +287,14 @@ def find_target(client: ClusterClient, name: str) -> Target:
 
 def _replaces_time(client: ClusterClient, name: str) -> bool:
     """Tell whether brokers set the timestamps of a topic; False where they do not tell."""
-    resource = DescribeConfigsResource(
-        resource_type=_TOPIC_RESOURCE, resource_name=name, configuration_keys=(_TIMESTAMP_TYPE,)
-    )
-    request = DescribeConfigsRequest(resources=(resource,))
 
     def ask() -> bool:
-        response = client.ask(request, DescribeConfigsResponse)
-        for result in response.results:
+        results = describe_topic_configs(client, (name,), (_TIMESTAMP_TYPE,))
+        for result in results:
             check(f"configuration of {name}", result.error_code, result.error_message)
         return any(
             each.name == _TIMESTAMP_TYPE and each.value == "LogAppendTime"
-            for result in response.results
+            for result in results
             for each in result.configs
         )
 

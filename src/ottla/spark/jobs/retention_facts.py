@@ -5,17 +5,13 @@ from typing import Final, NamedTuple
 
 from ottla.client.cluster import ClusterClient
 from ottla.client.errors import Refusal, check
-from ottla.client.partitions import TopicPartition, by_topic
+from ottla.client.partitions import TopicPartition
+from ottla.client.remote_logs import describe_remote_logs
+from ottla.client.topic_configs import describe_topic_configs
 from ottla.spark.jobs.retention_rules import RETENTION_BYTES, RETENTION_MS, UNLIMITED
-from ottla.wire.messages import describe_remote_log as wire
-from ottla.wire.messages.describe_configs import (
-    DescribeConfigsRequest,
-    DescribeConfigsResource,
-    DescribeConfigsResponse,
-)
+from ottla.wire.messages.describe_remote_log import DescribeRemoteLogRequest
 
 PARTITIONS_PER_REQUEST: Final = 500
-_TOPIC_RESOURCE: Final = 2
 
 
 class BrokerFacts(NamedTuple):
@@ -28,18 +24,8 @@ class BrokerFacts(NamedTuple):
 
 def present_retention(client: ClusterClient, names: Collection[str]) -> dict[str, tuple[int, int]]:
     """Return retention.ms and retention.bytes of topics. Raises: ClientError, naming a topic."""
-    request = DescribeConfigsRequest(
-        resources=tuple(
-            DescribeConfigsResource(
-                resource_type=_TOPIC_RESOURCE,
-                resource_name=name,
-                configuration_keys=(RETENTION_MS, RETENTION_BYTES),
-            )
-            for name in sorted(names)
-        )
-    )
     found = {}
-    for result in client.ask(request, DescribeConfigsResponse).results:
+    for result in describe_topic_configs(client, names, (RETENTION_MS, RETENTION_BYTES)):
         subject = f"the retention of topic {result.resource_name}"
         check(subject, result.error_code, result.error_message)
         values = {each.name: each.value for each in result.configs}
@@ -58,17 +44,12 @@ def broker_facts(
     No segments are asked for, so that it is no use of a topic. Raises: ClientError.
     """
     found: dict[TopicPartition, BrokerFacts] = {}
-    if not client.serves(wire.DescribeRemoteLogRequest):
+    if not client.serves(DescribeRemoteLogRequest):
         return found
     for node, led in sorted(client.by_leader(keys).items()):
         for begin in range(0, len(led), PARTITIONS_PER_REQUEST):
-            some = by_topic(led[begin : begin + PARTITIONS_PER_REQUEST])
-            topics = tuple(
-                wire.DescribeRemoteLogTopic(name=name, partitions=tuple(partitions))
-                for name, partitions in some.items()
-            )
-            request = wire.DescribeRemoteLogRequest(topics=topics)
-            response = client.ask(request, wire.DescribeRemoteLogResponse, node=node)
+            some = led[begin : begin + PARTITIONS_PER_REQUEST]
+            response = describe_remote_logs(client, node, some)
             check("", response.error_code, response.error_message)
             for topic in response.topics:
                 for row in topic.partitions:

@@ -26,7 +26,7 @@ from ottla.spark.planning import (
 )
 from ottla.spark.raw_options import REMOTE_STORAGE, log
 from ottla.spark.splits import Split
-from ottla.spark.store_session import ObjectMissingError, StoreSession
+from ottla.spark.store_session import ObjectMissingError, StoreSession, open_session
 from ottla.spark.stored_logs import find_stored, offsets_by_time, stored_log
 from ottla.spark.tier_planning import Pairs
 from ottla.spark.tiered_planner import plan_stored, plan_tiers, split_of_range, unexpectedly_missing
@@ -83,7 +83,7 @@ def plan_ranges(
     def aborted_at(key: TopicPartition, offset: int) -> Pairs:
         return tier_lookup.aborted_at(client, key, ids[key], offset)
 
-    with StoreSession(options.remote_storage, timeout_ms=options.store_timeout_ms) as session:
+    with open_session(options) as session:
         return listed_again(
             session,
             lambda: plan_tiers(
@@ -117,8 +117,7 @@ def _plan_brokers(options: ReadOptions, ranges: list[Range]) -> list[list[Split]
 
 def _plan_stored(options: ReadOptions) -> list[list[Split]]:
     """Plan from the manifests in the object store alone."""
-    assert options.remote_storage is not None
-    with StoreSession(options.remote_storage, timeout_ms=options.store_timeout_ms) as session:
+    with open_session(options) as session:
         return listed_again(session, lambda: _plan_stored_once(session, options))
 
 

@@ -46,6 +46,18 @@ class PartitionFacts:
         return self.topic, self.partition
 
 
+def facts_between(
+    ids: Mapping[TopicPartition, Uuid], edges: Mapping[TopicPartition, tuple[int, int]]
+) -> list[PartitionFacts]:
+    """Return the state of partitions with these earliest and latest offsets."""
+    return [
+        PartitionFacts(
+            topic=key[0], topic_id=ids[key], partition=key[1], earliest=earliest, latest=latest
+        )
+        for key, (earliest, latest) in edges.items()
+    ]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Range:
     """Offsets [start, end) of one partition.

@@ -12,6 +12,7 @@ from ottla.base.backoff import Backoff
 from ottla.base.object_store import Call, Failure, ObjectInfo, ObjectStore, Page, Pool, StoreError
 from ottla.base.ports import Buffer, Clock
 from ottla.spark.errors import OptionError, RemoteStorageError
+from ottla.spark.options import ReadOptions
 from ottla.stores.opening import open_store
 from ottla.stores.store import Post
 from ottla.stores.uri import StoreUriError, parse_store_uri
@@ -61,6 +62,10 @@ class StoreSession:
         return self
 
     def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the store; idempotent. Returns at once."""
         # It waits for the end of the store's thread, which nobody here needs to.
         threading.Thread(target=self._store.close, daemon=True).start()
 
@@ -181,6 +186,12 @@ class StoreSession:
         while not call.result.done:
             self._posted.get()()
         return call.result.value
+
+
+def open_session(options: ReadOptions) -> StoreSession:
+    """Return a session with the object store of the options."""
+    assert options.remote_storage is not None
+    return StoreSession(options.remote_storage, timeout_ms=options.store_timeout_ms)
 
 
 class _Clock:

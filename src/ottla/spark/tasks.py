@@ -16,7 +16,7 @@ from ottla.spark.reading import read_split
 from ottla.spark.relocation import is_same, relocate
 from ottla.spark.remote_reading import RemoteSplitReader
 from ottla.spark.splits import Split
-from ottla.spark.store_session import ObjectMissingError, StoreSession
+from ottla.spark.store_session import ObjectMissingError, StoreSession, open_session
 from ottla.spark.tiered_planner import unexpectedly_missing
 
 RELOCATIONS_MAX: Final = 20
@@ -41,12 +41,6 @@ def read_task(task: Task, options: ReadOptions, columns: tuple[str, ...]) -> Ite
             if session is None:
                 session = stack.enter_context(open_session(options))
             yield from read_remote(split, session, options, columns)
-
-
-def open_session(options: ReadOptions) -> StoreSession:
-    """Return a session with the object store of the options."""
-    assert options.remote_storage is not None
-    return StoreSession(options.remote_storage, timeout_ms=options.store_timeout_ms)
 
 
 def read_remote(

@@ -15,9 +15,9 @@ from ottla.spark.errors import ClusterError, OptionError
 from ottla.spark.jobs.export_journal import OffsetRange
 from ottla.spark.options import Assign, ByPartition, Offsets, ReadOptions
 from ottla.spark.planner import Task, plan
-from ottla.spark.planning import Found, PartitionFacts
+from ottla.spark.planning import Found, PartitionFacts, facts_between
 from ottla.spark.raw_options import REMOTE_STORAGE
-from ottla.spark.store_session import StoreSession
+from ottla.spark.store_session import open_session
 from ottla.spark.stored_logs import find_stored, offsets_by_time, stored_log
 
 
@@ -127,8 +127,7 @@ def find_topic(source: Source, start: Bound, end: Bound) -> TopicOffsets:
     """Look up the partitions of a topic, and the offsets of times. Raises: as `find_ranges`."""
     options = source.options()
     if source.cluster is None:
-        assert source.remote_storage is not None
-        with StoreSession(source.remote_storage, timeout_ms=options.store_timeout_ms) as session:
+        with open_session(options) as session:
             stored = find_stored(session, options.subscription, options.topic_ids)
             logs = [stored_log(session, each, options) for each in stored.values()]
             facts = [each.facts for each in logs]
@@ -142,16 +141,7 @@ def find_topic(source: Source, start: Bound, end: Bound) -> TopicOffsets:
         with ClusterClient(source.cluster) as client:
             ids = lookup.subscribed(client, options.subscription)
             edges = lookup.edges_of(client, sorted(ids), read_committed=options.read_committed)
-            facts = [
-                PartitionFacts(
-                    topic=key[0],
-                    topic_id=ids[key],
-                    partition=key[1],
-                    earliest=earliest,
-                    latest=latest,
-                )
-                for key, (earliest, latest) in edges.items()
-            ]
+            facts = facts_between(ids, edges)
             times = [
                 lookup.offsets_at(client, _wanted(facts, bound))
                 if bound.time_ms is not None

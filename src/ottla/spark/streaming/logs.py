@@ -18,10 +18,10 @@ from ottla.client.partitions import TopicPartition
 from ottla.spark import lookup, tier_lookup
 from ottla.spark.errors import ClusterError, DataLossError
 from ottla.spark.losses import report_losses
-from ottla.spark.options import Assign, ByPartition, ReadOptions
+from ottla.spark.options import Assign, ByPartition
 from ottla.spark.planner import Task, facts_of, listed_again, plan_ranges, tasks_of
-from ottla.spark.planning import Found, PartitionFacts, Range
-from ottla.spark.store_session import StoreSession
+from ottla.spark.planning import Found, PartitionFacts, Range, facts_between
+from ottla.spark.store_session import StoreSession, open_session
 from ottla.spark.stored_logs import StoredLog, find_stored, offsets_by_time, stored_log
 from ottla.spark.streaming.advance import OnRecreate, Stretch, Unread, surviving
 from ottla.spark.streaming.offsets import StreamOffset, is_same_id
@@ -82,7 +82,7 @@ class BrokerLogs:
         """Close all connections; idempotent."""
         self._client.close()
         if self._session is not None:
-            self._session.__exit__(None, None, None)
+            self._session.close()
             self._session = None
 
     def partitions(self, position: StreamOffset | None) -> list[PartitionFacts]:
@@ -124,16 +124,7 @@ class BrokerLogs:
             # Offsets are asked for by name: of which topic they are is known only if its id stays.
             again = self._subscribed()
             if all(key in edges and again.get(key) == each for key, each in ids.items()):
-                return [
-                    PartitionFacts(
-                        topic=key[0],
-                        topic_id=ids[key],
-                        partition=key[1],
-                        earliest=earliest,
-                        latest=latest,
-                    )
-                    for key, (earliest, latest) in edges.items()
-                ]
+                return facts_between(ids, edges)
             ids = again
         raise ClusterError("topics are re-created faster than their offsets can be looked up")
 
@@ -213,7 +204,7 @@ class BrokerLogs:
     def session(self) -> StoreSession | None:
         """Return a session with the object store, if it is read."""
         if self._session is None and self._options.remote_storage is not None:
-            self._session = _session(self._options)
+            self._session = open_session(self._options)
         return self._session
 
     def plan(self, stretches: Sequence[Stretch]) -> list[Task]:
@@ -254,13 +245,13 @@ class StoredLogs:
     def close(self) -> None:
         """Close all connections; idempotent."""
         if self._session is not None:
-            self._session.__exit__(None, None, None)
+            self._session.close()
             self._session = None
 
     def session(self) -> StoreSession:
         """Return a session with the object store."""
         if self._session is None:
-            self._session = _session(self._options)
+            self._session = open_session(self._options)
         return self._session
 
     def partitions(self, position: StreamOffset | None) -> list[PartitionFacts]:
@@ -297,11 +288,6 @@ class StoredLogs:
             return tasks_of(plan_stored(session, ranges, logs, options))
 
         return listed_again(session, planned)
-
-
-def _session(options: ReadOptions) -> StoreSession:
-    assert options.remote_storage is not None
-    return StoreSession(options.remote_storage, timeout_ms=options.store_timeout_ms)
 
 
 def _named(stretches: Iterable[Stretch]) -> Assign:

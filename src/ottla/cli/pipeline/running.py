@@ -63,7 +63,7 @@ def reported_errors() -> Iterator[None]:
     from pyspark.errors import PySparkException
 
     from ottla.spark import errors
-    from ottla.spark.jobs.export_journal import JournalError
+    from ottla.spark.jobs.documents import JournalError
 
     try:
         yield

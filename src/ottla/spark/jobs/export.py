@@ -19,11 +19,12 @@ from typing import Any, Final, TypeVar
 import pyarrow as pa
 
 from ottla.base.ids import Uuid, uuid_text
-from ottla.spark.errors import ClusterError, DataLossError, OptionError
+from ottla.spark.errors import ClusterError, OptionError
 from ottla.spark.jobs import export_journal as journal
+from ottla.spark.jobs.documents import OffsetRange
 from ottla.spark.jobs.export_delta import check_place, deltalake
 from ottla.spark.jobs.export_files import BY_DATE, BY_NONE, COLUMNS, ParquetFiles
-from ottla.spark.jobs.export_journal import Entry, ExportedFile, OffsetRange, Table
+from ottla.spark.jobs.export_journal import Entry, ExportedFile, Table
 from ottla.spark.jobs.export_state import (
     ALIVE,
     DELTA,
@@ -33,12 +34,11 @@ from ottla.spark.jobs.export_state import (
     recover,
 )
 from ottla.spark.jobs.heartbeat import PATIENCE_S, Heartbeat
-from ottla.spark.jobs.source_ranges import EDGE, Bound, Source, find_ranges, plan_tasks
+from ottla.spark.jobs.source_ranges import EDGE, Bound, Source, find_ranges, plan_tasks, report_lost
 from ottla.spark.jobs.target_store import TargetStore, absolute, target_uri
-from ottla.spark.jobs.tasks import mapped, to_batches
+from ottla.spark.jobs.tasks import directly, ignore, mapped, to_batches
 from ottla.spark.options import ReadOptions
 from ottla.spark.planner import Task
-from ottla.spark.raw_options import log
 from ottla.spark.tasks import read_task
 from ottla.stores.uri import FileUri, S3Uri
 
@@ -128,15 +128,6 @@ class ExportResult:
     @property
     def rows(self) -> int:
         return sum(each.rows for each in self.files)
-
-
-def directly(act: Callable[[], T]) -> T:
-    """Run a Spark action without showing its progress."""
-    return act()
-
-
-def ignore(line: str) -> None:
-    """Show nothing."""
 
 
 def plan_export(options: ExportOptions) -> ExportPlan:
@@ -246,10 +237,7 @@ def _plan(options: ExportOptions, last: Entry | None) -> ExportPlan:
             )
         offsets = {}
         found = find_ranges(source, options.start, options.end, offsets)
-    if found.losses and not source.skip_lost:
-        raise DataLossError(f"{'; '.join(found.losses)}. With skip_lost they are left out")
-    for each in found.losses:
-        log.warning("data loss: %s", each)
+    report_lost(source, found)
     return ExportPlan(
         topic_id=found.topic_id,
         last=last,

@@ -13,23 +13,26 @@ completed by the next one: a move that was done already is recognized. So a reco
 table twice, whatever was killed when.
 """
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any, Final
 
 from ottla.base.ids import Uuid, parse_uuid, uuid_text
+from ottla.spark.jobs.documents import (
+    JournalError,
+    OffsetRange,
+    decode_document,
+    decode_ranges,
+    encode_document,
+    encode_ranges,
+)
 
 VERSION: Final = 1
 DIRECTORY: Final = "_ottla"
 """Spark, and others that read directories as tables, skip names with a leading underscore."""
 JOURNAL: Final = f"{DIRECTORY}/journal"
 STAGED: Final = f"{DIRECTORY}/staged"
-
-
-class JournalError(Exception):
-    """An entry cannot be read, or does not follow the one before it."""
 
 
 class Phase(Enum):
@@ -51,18 +54,6 @@ NEXT: Final[Mapping[Phase | None, frozenset[Phase]]] = {
 """The phases that may follow. None = the journal is empty."""
 assert NEXT.keys() == {None, *Phase}
 assert all(NEXT.values())
-
-
-@dataclass(frozen=True, slots=True)
-class OffsetRange:
-    """Offsets [start, end) of a partition."""
-
-    partition: int
-    start: int
-    end: int
-
-    def __len__(self) -> int:
-        return self.end - self.start
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,25 +176,19 @@ def encode(entry: Entry) -> bytes:
         "format": table.format,
         "partition_by": table.partition_by,
         "offsets": {str(key): value for key, value in sorted(entry.offsets.items())},
-        "ranges": [[each.partition, each.start, each.end] for each in entry.ranges],
+        "ranges": encode_ranges(entry.ranges),
         "files": [
             [each.name, each.partition, each.start, each.end, each.rows, each.size_bytes]
             for each in entry.files
         ],
     }
-    return json.dumps(document, separators=(",", ":")).encode()
+    return encode_document(document)
 
 
 def decode(number: int, data: bytes) -> Entry:
     """Return the entry of these bytes. Raises: JournalError."""
-    name = entry_name(number)
-    try:
-        document: Any = json.loads(data)
-        version = document["version"]
-        if version != VERSION:
-            raise JournalError(
-                f"{name} has the version {version}: this version of Ottla reads {VERSION}"
-            )
+
+    def entry(document: Any) -> Entry:
         return Entry(
             number=number,
             phase=Phase(document["phase"]),
@@ -215,11 +200,11 @@ def decode(number: int, data: bytes) -> Entry:
                 partition_by=str(document["partition_by"]),
             ),
             offsets={int(key): int(value) for key, value in document["offsets"].items()},
-            ranges=tuple(OffsetRange(*map(int, each)) for each in document["ranges"]),
+            ranges=decode_ranges(document["ranges"]),
             files=tuple(_file(*each) for each in document["files"]),
         )
-    except (ValueError, TypeError, LookupError, AttributeError) as error:
-        raise JournalError(f"{name} cannot be read: {error!r}") from None
+
+    return decode_document(entry_name(number), data, VERSION, entry)
 
 
 def _file(

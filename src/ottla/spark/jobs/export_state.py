@@ -8,8 +8,9 @@ from typing import Final
 
 from ottla.spark.errors import OptionError
 from ottla.spark.jobs import export_journal as journal
+from ottla.spark.jobs.documents import JournalError
 from ottla.spark.jobs.export_delta import add_run
-from ottla.spark.jobs.export_journal import Entry, ExportedFile, JournalError, Phase
+from ottla.spark.jobs.export_journal import Entry, ExportedFile, Phase
 from ottla.spark.jobs.heartbeat import PATIENCE_S, RunningError, check_not_running
 from ottla.spark.jobs.target_store import TargetStore
 

@@ -23,18 +23,17 @@ from ottla.client.errors import ClientError, NoSuchVersionError, check
 from ottla.client.partitions import TopicPartition
 from ottla.client.topic_configs import describe_topic_configs
 from ottla.spark.cluster_options import retried
-from ottla.spark.errors import ClusterError, DataLossError, OptionError
+from ottla.spark.errors import ClusterError, OptionError
 from ottla.spark.jobs import replay_state as state
-from ottla.spark.jobs.export_journal import OffsetRange
+from ottla.spark.jobs.documents import OffsetRange
 from ottla.spark.jobs.heartbeat import PATIENCE_S, Heartbeat, check_not_running
 from ottla.spark.jobs.replay_state import ReplayJob
-from ottla.spark.jobs.source_ranges import EDGE, Bound, Source, find_ranges, plan_tasks
+from ottla.spark.jobs.source_ranges import EDGE, Bound, Source, find_ranges, plan_tasks, report_lost
 from ottla.spark.jobs.target_store import TargetStore, absolute, target_uri
-from ottla.spark.jobs.tasks import mapped, to_batches
+from ottla.spark.jobs.tasks import directly, ignore, mapped, to_batches
 from ottla.spark.options import ReadOptions
 from ottla.spark.planner import Task
 from ottla.spark.producing import RawProducer
-from ottla.spark.raw_options import log
 from ottla.spark.sink import Router, gathered
 from ottla.spark.splits import Split
 from ottla.spark.tasks import read_task
@@ -159,15 +158,6 @@ class ReplayResult:
         return sum(count for _, count in self.copied)
 
 
-def directly(act: Callable[[], T]) -> T:
-    """Run a Spark action without showing its progress."""
-    return act()
-
-
-def ignore(line: str) -> None:
-    """Show nothing."""
-
-
 def plan_replay(options: ReplayOptions) -> ReplayPlan:
     """Return what a run would copy; nothing is changed.
 
@@ -251,10 +241,7 @@ def _plan(options: ReplayOptions, store: TargetStore) -> ReplayPlan:
         )
         return ReplayPlan(job=job, is_new=False, left=left)
     found = find_ranges(options.source, options.start, options.end)
-    if found.losses and not options.source.skip_lost:
-        raise DataLossError(f"{'; '.join(found.losses)}. With skip_lost they are left out")
-    for each in found.losses:
-        log.warning("data loss: %s", each)
+    report_lost(options.source, found)
     job = ReplayJob(
         topic=options.source.topic,
         topic_id=found.topic_id,

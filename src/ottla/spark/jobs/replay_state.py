@@ -5,14 +5,20 @@ run; `progress/<partition>` is the next offset to copy, rewritten by the one tas
 partition once the cluster has acknowledged what is below.
 """
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 from ottla.base.ids import Uuid, parse_uuid, uuid_text
 from ottla.spark.errors import OptionError
-from ottla.spark.jobs.export_journal import JournalError, OffsetRange
+from ottla.spark.jobs.documents import (
+    JournalError,
+    OffsetRange,
+    decode_document,
+    decode_ranges,
+    encode_document,
+    encode_ranges,
+)
 from ottla.spark.jobs.heartbeat import RunningError
 from ottla.spark.jobs.target_store import TargetStore
 
@@ -51,32 +57,27 @@ def encode(job: ReplayJob) -> bytes:
         "to": job.to,
         "to_id": uuid_text(job.to_id),
         "asked": dict(sorted(job.asked.items())),
-        "ranges": [[each.partition, each.start, each.end] for each in job.ranges],
+        "ranges": encode_ranges(job.ranges),
         "creator": job.creator,
     }
-    return json.dumps(document, separators=(",", ":")).encode()
+    return encode_document(document)
 
 
 def decode(data: bytes) -> ReplayJob:
     """Return the job of these bytes. Raises: JournalError."""
-    try:
-        document: Any = json.loads(data)
-        version = document["version"]
-        if version != VERSION:
-            raise JournalError(
-                f"{JOB} has the version {version}: this version of Ottla reads {VERSION}"
-            )
+
+    def job(document: Any) -> ReplayJob:
         return ReplayJob(
             topic=str(document["topic"]),
             topic_id=parse_uuid(document["topic_id"]),
             to=str(document["to"]),
             to_id=parse_uuid(document["to_id"]),
             asked={str(name): str(value) for name, value in document["asked"].items()},
-            ranges=tuple(OffsetRange(*map(int, each)) for each in document["ranges"]),
+            ranges=decode_ranges(document["ranges"]),
             creator=str(document["creator"]),
         )
-    except (ValueError, TypeError, LookupError, AttributeError) as error:
-        raise JournalError(f"{JOB} cannot be read: {error!r}") from None
+
+    return decode_document(JOB, data, VERSION, job)
 
 
 def read_job(store: TargetStore) -> ReplayJob | None:

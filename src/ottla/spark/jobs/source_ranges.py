@@ -11,12 +11,12 @@ from ottla.base.ids import Uuid, uuid_text
 from ottla.client.cluster import ClientConfig, ClusterClient
 from ottla.client.partitions import TopicPartition
 from ottla.spark import lookup
-from ottla.spark.errors import ClusterError, OptionError
-from ottla.spark.jobs.export_journal import OffsetRange
+from ottla.spark.errors import ClusterError, DataLossError, OptionError
+from ottla.spark.jobs.documents import OffsetRange
 from ottla.spark.options import Assign, ByPartition, Offsets, ReadOptions
 from ottla.spark.planner import Task, plan
 from ottla.spark.planning import Found, PartitionFacts, facts_between
-from ottla.spark.raw_options import REMOTE_STORAGE
+from ottla.spark.raw_options import REMOTE_STORAGE, log
 from ottla.spark.store_session import open_session
 from ottla.spark.stored_logs import find_stored, offsets_by_time, stored_log
 
@@ -121,6 +121,14 @@ def find_ranges(
     """
     found = find_topic(source, start, end)
     return resolve_ranges(found, start, end, continued or {})
+
+
+def report_lost(source: Source, found: Ranges) -> None:
+    """Raise DataLossError for records that are gone, or log them with `skip_lost`."""
+    if found.losses and not source.skip_lost:
+        raise DataLossError(f"{'; '.join(found.losses)}. With skip_lost they are left out")
+    for each in found.losses:
+        log.warning("data loss: %s", each)
 
 
 def find_topic(source: Source, start: Bound, end: Bound) -> TopicOffsets:

@@ -10,7 +10,7 @@ import pytest
 
 from ottla.base.ids import Uuid, uuid_text
 from ottla.cli.pipeline.replay_command import result_json, result_lines
-from ottla.spark.jobs.export_journal import OffsetRange
+from ottla.spark.jobs.documents import OffsetRange
 from ottla.spark.jobs.replay import ReplayResult
 from ottla.spark.jobs.replay_state import ReplayJob
 from tests.unit.cli.conftest import Run

@@ -13,14 +13,8 @@ from hypothesis import strategies as st
 
 from ottla.base.ids import Uuid
 from ottla.spark.jobs import export_journal as journal
-from ottla.spark.jobs.export_journal import (
-    Entry,
-    ExportedFile,
-    JournalError,
-    OffsetRange,
-    Phase,
-    Table,
-)
+from ottla.spark.jobs.documents import JournalError, OffsetRange
+from ottla.spark.jobs.export_journal import Entry, ExportedFile, Phase, Table
 
 TABLE = Table(topic="t", topic_id=Uuid(b"i" * 16), format="parquet", partition_by="date")
 OFFSETS = st.integers(0, 2**63 - 1)

@@ -14,7 +14,7 @@ import pytest
 from ottla.base.ids import Uuid
 from ottla.records.record import iter_records
 from ottla.spark.errors import ClusterError, DataLossError, OptionError, RemoteStorageError
-from ottla.spark.jobs.export_journal import JournalError
+from ottla.spark.jobs.documents import JournalError
 from ottla.spark.jobs.replay import (
     Bound,
     ReplayOptions,

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from ottla.base.ids import Uuid
 from ottla.spark.errors import OptionError
-from ottla.spark.jobs.export_journal import OffsetRange
+from ottla.spark.jobs.documents import OffsetRange
 from ottla.spark.jobs.source_ranges import (
     EDGE,
     Bound,

@@ -6,17 +6,29 @@ The file is drawn by matplotlib (`pip install 'ottla[demo]'`), which is loaded o
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Annotated, Final
 
+import typer
 from rich.text import Text
 
-from ottla.cli.errors import CommandError
+from ottla.cli.errors import CommandError, UsageError
 
 FULL, PARTS = "█", " ▏▎▍▌▋▊▉"
 BAR_WIDTH_MIN: Final = 10
 PNG_INCHES: Final = (10.0, 5.0)
 PNG_DPI: Final = 120
 COLOR: Final = "tab:blue"
+
+ChartFile = Annotated[
+    Path | None,
+    typer.Option("--chart", metavar="FILE", help="Write the chart to this PNG file, too."),
+]
+
+
+def check_chart_file(path: Path | None) -> None:
+    """Raise UsageError for a file that cannot be: before the work whose result it shows."""
+    if path is not None and not path.parent.is_dir():
+        raise UsageError(f"--chart {path}: {path.parent} is not a directory")
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from ottla.base.ids import Uuid, parse_uuid
 from ottla.cli.errors import CommandError, UsageError, shown
 from ottla.cli.progress import print_stderr
 from ottla.client.cluster import ClientConfig, ClusterClient
@@ -190,6 +191,14 @@ def parse_ids(text: str, separator: str = ",") -> list[int] | None:
             return None
         ids.append(number)
     return ids
+
+
+def checked_topic_id(text: str, expected: str = "the 22 characters of a topic id") -> Uuid:
+    """Return the value of `--topic-id`. Raises: UsageError."""
+    try:
+        return parse_uuid(text)
+    except ValueError:
+        raise UsageError(f"--topic-id {text}: expected {expected}") from None
 
 
 def parse_number(text: str) -> int | None:

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from ottla.cli.charts import ChartFile, check_chart_file
 from ottla.cli.errors import UsageError
 from ottla.cli.typing_app import examples, new_app
 
@@ -32,10 +33,7 @@ def demo(
         bool,
         typer.Option("--full", help="Wait for purges, and prove that nothing is left."),
     ] = False,
-    chart: Annotated[
-        Path | None,
-        typer.Option("--chart", metavar="FILE", help="Write the chart to this PNG file, too."),
-    ] = None,
+    chart: ChartFile = None,
 ) -> int:
     """Run three brokers with an object store, 336,776 real records, clients and Spark.
 
@@ -49,7 +47,6 @@ def demo(
 
     if full and (keep or data_dir is not None):
         raise UsageError("--full deletes the topic: it cannot be kept with --keep or --data-dir")
-    if chart is not None and not chart.parent.is_dir():
-        raise UsageError(f"--chart {chart}: {chart.parent} is not a directory")
+    check_chart_file(chart)
     options = DemoOptions(data_dir=data_dir, keep=keep, full=full, chart=chart)
     return run(Console(), options)

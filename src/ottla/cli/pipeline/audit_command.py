@@ -16,8 +16,9 @@ from ottla.cli.pipeline.pipeline_options import (
     RemoteStorage,
     StoreTimeout,
     Topics,
+    check_command_config,
     check_store_uri,
-    client_config,
+    optional_client_config,
 )
 from ottla.cli.pipeline.running import (
     check_spark,
@@ -72,16 +73,13 @@ def audit(
     check_seconds(timeout)
     if not 0 <= grace <= GRACE_SECONDS_MAX:
         raise UsageError(f"--grace {grace:g}: expected 0 to {GRACE_SECONDS_MAX:g} seconds")
-    if command_config is not None and bootstrap_server is None:
-        raise UsageError("--command-config needs --bootstrap-server")
+    check_command_config(command_config, bootstrap_server)
     check_store_uri(remote_storage)
     check_spark()
     from ottla.spark.jobs.audit import AuditOptions, plan_audit
 
-    cluster = None
-    if bootstrap_server is not None:
-        cluster = client_config(bootstrap_server, command_config, timeout)
-    else:
+    cluster = optional_client_config(bootstrap_server, command_config, timeout)
+    if cluster is None:
         print_stderr("no --bootstrap-server: comparing objects with manifests alone")
     options = AuditOptions(
         remote_storage=remote_storage,

@@ -1,7 +1,6 @@
 """`ottla pipeline export`: a topic as a table, continued by each run."""
 
 import json
-import time
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -24,8 +23,8 @@ from ottla.cli.pipeline.range_options import (
     parse_bound,
     parse_source,
 )
-from ottla.cli.pipeline.running import check_spark, local_session, reported_errors, with_progress
-from ottla.cli.progress import Progress, print_stderr
+from ottla.cli.pipeline.range_text import plan_rows, print_result, range_cells, range_json
+from ottla.cli.pipeline.running import check_spark, reported_errors, run_reported
 from ottla.cli.tier.tier_text import size_text, table
 
 if TYPE_CHECKING:
@@ -136,21 +135,9 @@ def _check_choices(format_name: str, partition_by: str, on_recreate: str) -> Non
 def _run(options: "ExportOptions", *, as_json: bool) -> int:
     from ottla.spark.jobs.export import export as run_export
 
-    progress, began = Progress(), time.monotonic()
-    with local_session("ottla pipeline export", progress) as spark:
-        result = run_export(
-            spark,
-            options,
-            act=lambda action: with_progress(spark, "exporting", progress, action),
-            report=progress.wait,
-        )
-    for each in result.losses:
-        print_stderr(f"lost: {each}")
-    seconds = time.monotonic() - began
-    if as_json:
-        print(json.dumps(result_json(result, seconds)))
-    else:
-        print("\n".join(result_lines(result, seconds)))
+    result, seconds = run_reported("ottla pipeline export", "exporting", run_export, options)
+    document, lines = result_json(result, seconds), result_lines(result, seconds)
+    print_result(result.losses, document, lines, as_json=as_json)
     return 0
 
 
@@ -167,8 +154,7 @@ def result_lines(result: "ExportResult", seconds: float) -> list[str]:
         files = [file for file in result.files if file.partition == each.partition]
         rows.append(
             (
-                f"{result.topic}-{each.partition}",
-                f"{each.start}..{each.end - 1}",
+                *range_cells(result.topic, each),
                 str(sum(file.rows for file in files)),
                 str(len(files)),
                 size_text(sum(file.size_bytes for file in files)),
@@ -194,9 +180,7 @@ def result_json(result: "ExportResult", seconds: float) -> dict[str, Any]:
         "rows": result.rows,
         "partitions": [
             {
-                "partition": each.partition,
-                "start_offset": each.start,
-                "end_offset": each.end,
+                **range_json(each),
                 "rows": sum(f.rows for f in result.files if f.partition == each.partition),
             }
             for each in result.ranges
@@ -213,30 +197,18 @@ def result_json(result: "ExportResult", seconds: float) -> dict[str, Any]:
 def _plan_text(options: "ExportOptions", plan: "ExportPlan", *, as_json: bool) -> str:
     phase = None if plan.last is None else plan.last.phase.value
     if as_json:
-        ranges = [
-            {"partition": each.partition, "start_offset": each.start, "end_offset": each.end}
-            for each in plan.ranges
-        ]
         return json.dumps(
             {
                 "plan": {
                     "topic": options.source.topic,
                     "topic_id": uuid_text(plan.topic_id),
                     "last_run": phase,
-                    "partitions": ranges,
+                    "partitions": list(map(range_json, plan.ranges)),
                     "lost": list(plan.losses),
                 }
             }
         )
-    rows: list[tuple[str, ...]] = [("PARTITION", "OFFSETS", "COUNT")]
-    rows += (
-        (
-            f"{options.source.topic}-{each.partition}",
-            f"{each.start}..{each.end - 1}",
-            str(len(each)),
-        )
-        for each in plan.ranges
-    )
+    rows = plan_rows(options.source.topic, plan.ranges)
     lines = [*(table(rows) if plan.ranges else ()), *(f"Lost: {each}" for each in plan.losses)]
     if phase == "begun":
         lines.append("A run has begun and not ended: its files would be discarded first.")

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from ottla.cli.errors import CommandError
+from ottla.cli.errors import CommandError, UsageError
 from ottla.cli.options import connect
 from ottla.client.cluster import ClientConfig
 from ottla.stores.uri import StoreUriError, parse_store_uri
@@ -40,6 +40,21 @@ def check_store_uri(uri: str) -> None:
         parse_store_uri(uri)
     except StoreUriError as error:
         raise CommandError(f"--remote-storage {error}") from None
+
+
+def check_command_config(command_config: str | None, bootstrap_server: str | None) -> None:
+    """Raise UsageError for a file of client properties where no brokers are asked."""
+    if command_config is not None and bootstrap_server is None:
+        raise UsageError("--command-config needs --bootstrap-server")
+
+
+def optional_client_config(
+    bootstrap_server: str | None, command_config: str | None, timeout: float
+) -> ClientConfig | None:
+    """As `client_config`; None = no brokers are named, and none are asked."""
+    if bootstrap_server is None:
+        return None
+    return client_config(bootstrap_server, command_config, timeout)
 
 
 def client_config(

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ottla.base.ids import Uuid, parse_uuid, uuid_text
-from ottla.cli.errors import CommandError, UsageError
-from ottla.cli.options import BootstrapServer, CommandConfig, check_seconds
+from ottla.base.ids import Uuid, uuid_text
+from ottla.cli.errors import CommandError
+from ottla.cli.options import BootstrapServer, CommandConfig, check_seconds, checked_topic_id
 from ottla.cli.pipeline.pipeline_options import (
     TIMEOUT_SECONDS,
     AsJson,
@@ -47,7 +47,7 @@ def purge_check(
     Exit code 0: it is proven; 1: something is left, or a purge is pending.
     """
     check_seconds(timeout)
-    ids = tuple(_parse_id(each) for each in topic_id or ())
+    ids = tuple(checked_topic_id(each) for each in topic_id or ())
     check_store_uri(remote_storage)
     check_spark()
     from ottla.spark.jobs.purge_check import PurgeOptions, plan_purge_check, purge_rows
@@ -75,13 +75,6 @@ def purge_check(
             rows.sort(key=lambda each: (each["topic"], each["topic_id"]))
     print(json.dumps(result_json(rows)) if as_json else "\n".join(result_lines(rows)))
     return 0 if all(each["proven"] for each in rows) else 1
-
-
-def _parse_id(text: str) -> Uuid:
-    try:
-        return parse_uuid(text)
-    except ValueError:
-        raise UsageError(f"--topic-id {text}: expected the 22 characters of a topic id") from None
 
 
 def _check_found(topics: Sequence[str], ids: Sequence[Uuid], units: "Sequence[PurgeUnit]") -> None:

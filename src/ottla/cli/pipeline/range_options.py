@@ -5,9 +5,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ottla.base.ids import Uuid, parse_uuid
 from ottla.cli.errors import UsageError
-from ottla.cli.options import parse_number
+from ottla.cli.options import checked_topic_id, parse_number
 from ottla.cli.pipeline.pipeline_options import check_store_uri, client_config
 
 if TYPE_CHECKING:
@@ -105,7 +104,8 @@ def parse_source(
     """Return the topic to read, and how to reach it. Raises: UsageError, CommandError."""
     from ottla.spark.jobs.source_ranges import Source
 
-    read_committed, named_id = parse_isolation(isolation), parse_topic_id(topic_id)
+    read_committed = parse_isolation(isolation)
+    named_id = None if topic_id is None else checked_topic_id(topic_id)
     if remote_storage is not None:
         check_store_uri(remote_storage)
     cluster = None
@@ -170,11 +170,3 @@ def parse_isolation(text: str) -> bool:
     if text not in ("read_committed", "read_uncommitted"):
         raise UsageError(f"--isolation {text}: expected read_committed or read_uncommitted")
     return text == "read_committed"
-
-
-def parse_topic_id(text: str | None) -> Uuid | None:
-    """Return the topic id. Raises: UsageError."""
-    try:
-        return None if text is None else parse_uuid(text)
-    except ValueError:
-        raise UsageError(f"--topic-id {text}: expected the 22 characters of a topic id") from None

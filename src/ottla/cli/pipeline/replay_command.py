@@ -1,7 +1,6 @@
 """`ottla pipeline replay`: ranges of a topic, or of its archive, into another topic."""
 
 import json
-import time
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -29,8 +28,8 @@ from ottla.cli.pipeline.range_options import (
     parse_bound,
     parse_source,
 )
-from ottla.cli.pipeline.running import check_spark, local_session, reported_errors, with_progress
-from ottla.cli.progress import Progress, print_stderr
+from ottla.cli.pipeline.range_text import plan_rows, print_result, range_cells, range_json
+from ottla.cli.pipeline.running import check_spark, reported_errors, run_reported
 from ottla.cli.tier.tier_text import table
 from ottla.client.cluster import ClientConfig
 
@@ -164,21 +163,9 @@ def _check_choices(partitioning: str, timestamps: str, compression: str) -> None
 def _run(options: "ReplayOptions", *, as_json: bool) -> int:
     from ottla.spark.jobs.replay import replay as run_replay
 
-    progress, began = Progress(), time.monotonic()
-    with local_session("ottla pipeline replay", progress) as spark:
-        result = run_replay(
-            spark,
-            options,
-            act=lambda action: with_progress(spark, "replaying", progress, action),
-            report=progress.wait,
-        )
-    for each in result.losses:
-        print_stderr(f"lost: {each}")
-    seconds = time.monotonic() - began
-    if as_json:
-        print(json.dumps(result_json(result, seconds)))
-    else:
-        print("\n".join(result_lines(result, seconds)))
+    result, seconds = run_reported("ottla pipeline replay", "replaying", run_replay, options)
+    document, lines = result_json(result, seconds), result_lines(result, seconds)
+    print_result(result.losses, document, lines, as_json=as_json)
     return 0
 
 
@@ -188,10 +175,7 @@ def result_lines(result: "ReplayResult", seconds: float) -> list[str]:
     if not result.copied:
         return [f"{job.topic}: nothing is left to replay into {job.to}."]
     rows: list[tuple[str, ...]] = [("PARTITION", "OFFSETS", "RECORDS")]
-    rows += (
-        (f"{job.topic}-{each.partition}", f"{each.start}..{each.end - 1}", str(count))
-        for each, count in result.copied
-    )
+    rows += ((*range_cells(job.topic, each), str(count)) for each, count in result.copied)
     what = "" if result.is_new else ", where an earlier run ended"
     return [
         *table(rows),
@@ -209,15 +193,7 @@ def result_json(result: "ReplayResult", seconds: float) -> dict[str, Any]:
         "to_topic_id": uuid_text(job.to_id),
         "continued": not result.is_new,
         "rows": result.rows,
-        "partitions": [
-            {
-                "partition": each.partition,
-                "start_offset": each.start,
-                "end_offset": each.end,
-                "rows": count,
-            }
-            for each, count in result.copied
-        ],
+        "partitions": [{**range_json(each), "rows": count} for each, count in result.copied],
         "lost": list(result.losses),
         "seconds": round(seconds, 3),
     }
@@ -226,10 +202,6 @@ def result_json(result: "ReplayResult", seconds: float) -> dict[str, Any]:
 def _plan_text(plan: "ReplayPlan", *, as_json: bool) -> str:
     job = plan.job
     if as_json:
-        ranges = [
-            {"partition": each.partition, "start_offset": each.start, "end_offset": each.end}
-            for each in plan.left
-        ]
         return json.dumps(
             {
                 "plan": {
@@ -238,16 +210,12 @@ def _plan_text(plan: "ReplayPlan", *, as_json: bool) -> str:
                     "to": job.to,
                     "to_topic_id": uuid_text(job.to_id),
                     "continued": not plan.is_new,
-                    "partitions": ranges,
+                    "partitions": list(map(range_json, plan.left)),
                     "lost": list(plan.losses),
                 }
             }
         )
-    rows: list[tuple[str, ...]] = [("PARTITION", "OFFSETS", "COUNT")]
-    rows += (
-        (f"{job.topic}-{each.partition}", f"{each.start}..{each.end - 1}", str(len(each)))
-        for each in plan.left
-    )
+    rows = plan_rows(job.topic, plan.left)
     total = sum(map(len, plan.left))
     return "\n".join(
         [

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ottla.base.ids import uuid_text
+from ottla.cli.charts import ChartFile, check_chart_file
 from ottla.cli.errors import CommandError, UsageError
 from ottla.cli.options import CommandConfig, check_seconds
 from ottla.cli.pipeline import retention_text
@@ -19,8 +20,9 @@ from ottla.cli.pipeline.pipeline_options import (
     RemoteStorage,
     StoreTimeout,
     Topics,
+    check_command_config,
     check_store_uri,
-    client_config,
+    optional_client_config,
 )
 from ottla.cli.pipeline.running import (
     check_spark,
@@ -69,11 +71,6 @@ Brokers = Annotated[
     ),
 ]
 
-Chart = Annotated[
-    Path | None,
-    typer.Option("--chart", metavar="FILE", help="Write the chart to this PNG file, too."),
-]
-
 
 def retention_report(
     remote_storage: RemoteStorage,
@@ -82,7 +79,7 @@ def retention_report(
     retention_ms: Times = None,
     retention_bytes: Sizes = None,
     price: Price = None,
-    chart: Chart = None,
+    chart: ChartFile = None,
     plan_only: PlanOnly = False,
     as_json: AsJson = False,
     command_config: CommandConfig = None,
@@ -95,10 +92,8 @@ def retention_report(
     check_seconds(timeout)
     if price is not None and not (math.isfinite(price) and price >= 0):
         raise UsageError(f"--price-per-gb-month {price:g}: expected 0 or more")
-    if command_config is not None and bootstrap_server is None:
-        raise UsageError("--command-config needs --bootstrap-server")
-    if chart is not None and not chart.parent.is_dir():
-        raise UsageError(f"--chart {chart}: {chart.parent} is not a directory")
+    check_command_config(command_config, bootstrap_server)
+    check_chart_file(chart)
     by_time = retention_text.parse_times("--retention-ms", retention_ms)
     by_size = retention_text.parse_sizes("--retention-bytes", retention_bytes)
     check_store_uri(remote_storage)
@@ -109,12 +104,9 @@ def retention_report(
         plan_retention,
     )
 
-    cluster = None
-    if bootstrap_server is not None:
-        cluster = client_config(bootstrap_server, command_config, timeout)
     options = RetentionOptions(
         remote_storage=remote_storage,
-        cluster=cluster,
+        cluster=optional_client_config(bootstrap_server, command_config, timeout),
         topics=tuple(sorted(set(topic or ()))),
         retention_ms=by_time if by_time or by_size else CANDIDATES_MS,
         retention_bytes=by_size,

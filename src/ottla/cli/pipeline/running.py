@@ -127,6 +127,24 @@ def with_progress(spark: Any, what: str, progress: Progress, act: Callable[[], T
     return result[0]
 
 
+def run_reported(
+    app_name: str, what: str, job: Callable[..., T], options: object
+) -> tuple[T, float]:
+    """Run a job with its progress; return its result and the seconds that it took.
+
+    `job` is called with a session, the options, and `act` and `report` as in `ottla.spark.jobs`.
+    """
+    progress, began = Progress(), time.monotonic()
+    with local_session(app_name, progress) as spark:
+        result = job(
+            spark,
+            options,
+            act=lambda action: with_progress(spark, what, progress, action),
+            report=progress.wait,
+        )
+    return result, time.monotonic() - began
+
+
 def _tasks_text(spark: Any) -> str:
     from pyspark.errors import PySparkAttributeError
 

@@ -4,13 +4,14 @@ from typing import Annotated
 
 import typer
 
-from ottla.base.ids import Uuid, parse_uuid, uuid_text
-from ottla.cli.errors import CommandError, UsageError
+from ottla.base.ids import Uuid, uuid_text
+from ottla.cli.errors import CommandError
 from ottla.cli.options import (
     DEFAULT_TIMEOUT_SECONDS,
     BootstrapServer,
     CommandConfig,
     Timeout,
+    checked_topic_id,
     connect,
 )
 from ottla.cli.tier.tier_options import CLIENT_ID
@@ -38,7 +39,7 @@ def abandon_purge(
     What is left of the topic in the store stays there, also if the store returns. This cannot be
     undone. The deletion ends without it, and its receipt says so.
     """
-    wanted = _parse_id(topic_id)
+    wanted = checked_topic_id(topic_id, "22 characters, as `ottla tier purge-status` shows")
     with connect(bootstrap_server, command_config, timeout, CLIENT_ID) as client:
         if not client.serves(wire.AbandonPurgeRequest):
             raise CommandError(
@@ -48,15 +49,6 @@ def abandon_purge(
         # Not `repeatable`: UNKNOWN_TOPIC_ID counts as retriable, and is final here.
         answer = client.with_retries(lambda: _ask(client, wanted, execute))
     print(result_text(answer, executed=execute))
-
-
-def _parse_id(text: str) -> Uuid:
-    try:
-        return parse_uuid(text)
-    except ValueError:
-        raise UsageError(
-            f"--topic-id {text}: expected 22 characters, as `ottla tier purge-status` shows"
-        ) from None
 
 
 def _ask(client: ClusterClient, topic_id: Uuid, execute: bool) -> wire.AbandonPurgeResponse:

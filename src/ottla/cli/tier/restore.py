@@ -5,12 +5,13 @@ from typing import Annotated
 
 import typer
 
-from ottla.base.ids import Uuid, parse_uuid, uuid_text
+from ottla.base.ids import uuid_text
 from ottla.cli.errors import CommandError, UsageError
 from ottla.cli.options import (
     DEFAULT_TIMEOUT_SECONDS,
     BootstrapServer,
     CommandConfig,
+    checked_topic_id,
     connect,
 )
 from ottla.cli.progress import print_stderr
@@ -91,7 +92,7 @@ def restore(
 def _choose(topics: list[StoredTopic], name: str, text: str | None, uri: str) -> StoredTopic:
     found = [each for each in topics if each.name == name]
     if text is not None:
-        wanted = _parse_id(text)
+        wanted = checked_topic_id(text, "22 characters, as --list shows")
         found = [each for each in found if each.topic_id == wanted]
     if not found:
         which = name if text is None else f"{name} with the id {text}"
@@ -102,13 +103,6 @@ def _choose(topics: list[StoredTopic], name: str, text: str | None, uri: str) ->
             f"the store has {len(found)} topics {name}: expected --topic-id, one of {ids}"
         )
     return found[0]
-
-
-def _parse_id(text: str) -> Uuid:
-    try:
-        return parse_uuid(text)
-    except ValueError:
-        raise UsageError(f"--topic-id {text}: expected 22 characters, as --list shows") from None
 
 
 def _plan(session: StoreSession, topic: StoredTopic, *, check_objects: bool = True) -> RestorePlan:

@@ -46,9 +46,6 @@ FIRST_LARGE_BYTES = 4 * 1024
 GROWTH_FACTOR = 4
 """A full buffer grows by this factor up to KEPT_BYTES_MIN, and from there on by two."""
 
-BATCHED_BYTES_MAX = 16 * 1024
-"""Responses of at most this size are sent together with those of other connections."""
-
 NO_ROOM = "too many bytes of unfinished requests"
 
 RATE_SECONDS = 5.0
@@ -477,10 +474,10 @@ class ServerConnection(asyncio.BufferedProtocol):
 
     def _continue(self) -> None:
         """Handle queued requests while responses are sent and it is its turn; then read on."""
-        if 0 < self._outgoing.queued_bytes <= BATCHED_BYTES_MAX and not self._waiting:
-            self._batch.add(self._outgoing)
-        else:
+        if self._waiting:
             self._outgoing.flush()
+        else:
+            self._batch.send(self._outgoing)
         while self._waiting and not self._busy and not self._closing:
             if not self._has_turn and not self._turns.may_handle(heavy=self._is_heavy):
                 self._wait_for_turn()

@@ -13,6 +13,8 @@ from typing import Final
 from ottla.host.net.outgoing import Outgoing
 
 HELD_NS_MAX: Final = 500_000
+BATCHED_BYTES_MAX: Final = 16 * 1024
+"""What is larger is sent at once."""
 
 
 class ResponseBatch:
@@ -31,20 +33,24 @@ class ResponseBatch:
         self._began_ns = 0
         self._is_scheduled = False
 
-    def add(self, outgoing: Outgoing) -> None:
-        """Send what a connection has queued, with that of others."""
+    def send(self, outgoing: Outgoing) -> None:
+        """Send what a connection has queued: with that of others, where it is little."""
+        if not 0 < outgoing.queued_bytes <= BATCHED_BYTES_MAX:
+            outgoing.flush()
+            return
         is_alone = outgoing is self._last and not self._waiting
         self._last = outgoing
         if is_alone:
             outgoing.flush()
             return
-        if not self._waiting:
-            self._began_ns = self._ticks_ns()
+        self._waiting.append(outgoing)
+        now_ns = self._ticks_ns()
+        if len(self._waiting) == 1:
+            self._began_ns = now_ns
             if not self._is_scheduled:
                 self._is_scheduled = True
                 self._call_soon(self._turn_over)
-        self._waiting.append(outgoing)
-        if self._ticks_ns() - self._began_ns > HELD_NS_MAX:
+        elif now_ns - self._began_ns > HELD_NS_MAX:
             self._send()
 
     def _turn_over(self) -> None:

@@ -5,11 +5,11 @@ from types import SimpleNamespace
 from typing import cast
 
 from ottla.host.net.outgoing import Outgoing
-from ottla.host.net.response_batch import HELD_NS_MAX, ResponseBatch
+from ottla.host.net.response_batch import BATCHED_BYTES_MAX, HELD_NS_MAX, ResponseBatch
 
 
-def connection(flush: Callable[[], None]) -> Outgoing:
-    return cast(Outgoing, SimpleNamespace(flush=flush))
+def connection(flush: Callable[[], None], queued_bytes: int = 1) -> Outgoing:
+    return cast(Outgoing, SimpleNamespace(flush=flush, queued_bytes=queued_bytes))
 
 
 class Sent:
@@ -24,7 +24,7 @@ class Sent:
 
     def add(self, name: str) -> None:
         new = connection(lambda: self.sent.append(name))
-        self.batch.add(self.connections.setdefault(name, new))
+        self.batch.send(self.connections.setdefault(name, new))
 
     def turn(self) -> None:
         due, self.turns[:] = list(self.turns), []
@@ -66,7 +66,7 @@ def test_what_is_added_while_responses_are_sent_is_sent_in_the_next_turn() -> No
         all_.sent.append("first")
         all_.add("second")
 
-    all_.batch.add(connection(send))
+    all_.batch.send(connection(send))
     all_.turn()
     assert all_.sent == ["first"]
     all_.turn()
@@ -84,3 +84,13 @@ def test_a_connection_that_is_served_alone_waits_for_nothing() -> None:
     assert all_.sent == ["a", "a"], "what waits is not overtaken"
     all_.turn()
     assert all_.sent == ["a", "a", "b", "b"]
+
+
+def test_what_is_large_is_sent_at_once() -> None:
+    all_ = Sent()
+    all_.add("a")
+    for size, name in ((BATCHED_BYTES_MAX + 1, "large"), (0, "none"), (BATCHED_BYTES_MAX, "small")):
+        all_.batch.send(connection(lambda name=name: all_.sent.append(name), size))  # type: ignore[misc]
+    assert all_.sent == ["large", "none"]
+    all_.turn()
+    assert all_.sent == ["large", "none", "a", "small"]

@@ -10,7 +10,7 @@ tiered epoch: copies of older epochs are refused from there on (`remote_log.py`)
 Source: KIP-405; RemoteLogSegmentMetadata, RemoteLogSegmentState.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 from itertools import pairwise
 from typing import Final
@@ -101,6 +101,27 @@ class SegmentUpdate:
     leader_epoch: int
     tiered_epoch: int
     custom_metadata: bytes | None = None
+
+
+def copy_started(segment: SegmentMetadata) -> SegmentMetadata:
+    """Return the record with which the copy of a segment began."""
+    return replace(segment, state=SegmentState.COPY_STARTED)
+
+
+def copy_finished(segment: SegmentMetadata) -> SegmentUpdate:
+    """Return the record with which the copy of a segment ended."""
+    return SegmentUpdate(
+        topic=segment.topic,
+        topic_id=segment.topic_id,
+        partition=segment.partition,
+        segment_id=segment.segment_id,
+        state=SegmentState.COPY_FINISHED,
+        broker_id=segment.broker_id,
+        event_timestamp_ms=segment.event_timestamp_ms,
+        leader_epoch=segment.leader_epoch,
+        tiered_epoch=segment.tiered_epoch,
+        custom_metadata=segment.custom_metadata,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

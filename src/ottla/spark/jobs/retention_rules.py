@@ -13,7 +13,7 @@ from ottla.tiered.expiration import plan_expiration
 from ottla.tiered.lineage import Lineage
 from ottla.tiered.manifest import ManifestState
 from ottla.tiered.remote_log import RemoteLog
-from ottla.tiered.segment_metadata import NO_FLOOR, SegmentMetadata, SegmentState, SegmentUpdate
+from ottla.tiered.segment_metadata import NO_FLOOR, SegmentMetadata, copy_finished, copy_started
 from ottla.tiered.visible_segments import VisibleSegments
 
 UNLIMITED: Final = -1
@@ -103,20 +103,8 @@ def log_of_manifests(
 
 
 def _add(remote: RemoteLog, segment: SegmentMetadata) -> None:
-    remote.replay(replace(segment, state=SegmentState.COPY_STARTED))
-    remote.replay(
-        SegmentUpdate(
-            topic=segment.topic,
-            topic_id=segment.topic_id,
-            partition=segment.partition,
-            segment_id=segment.segment_id,
-            state=SegmentState.COPY_FINISHED,
-            broker_id=segment.broker_id,
-            event_timestamp_ms=segment.event_timestamp_ms,
-            leader_epoch=segment.leader_epoch,
-            tiered_epoch=segment.tiered_epoch,
-        )
-    )
+    remote.replay(copy_started(segment))
+    remote.replay(copy_finished(segment))
 
 
 def outcomes(log: RetainedLog, candidates: Sequence[Setting], now_ms: int) -> list[Outcome]:

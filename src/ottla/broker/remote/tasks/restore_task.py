@@ -19,7 +19,6 @@ newer than the manifests: then only the last two steps are done.
 """
 
 import logging
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from ottla.base.errors import ApiError
@@ -33,9 +32,9 @@ from ottla.log.epoch_cache import EpochEntry
 from ottla.tiered.segment_metadata import (
     Fence,
     MetadataRecord,
-    SegmentMetadata,
     SegmentState,
-    SegmentUpdate,
+    copy_finished,
+    copy_started,
 )
 
 if TYPE_CHECKING:
@@ -126,7 +125,7 @@ class RestoreTask:
         remote = self._remote()
         known = {} if remote is None else {each.segment_id: each for each in remote.segments()}
         new = [each for each in segments if each.segment_id not in known]
-        error = yield from self._append([_started(each) for each in new])
+        error = yield from self._append([copy_started(each) for each in new])
         if error is not None:
             return error
         unfinished = [
@@ -135,7 +134,7 @@ class RestoreTask:
             if each.segment_id not in known
             or known[each.segment_id].state is SegmentState.COPY_STARTED
         ]
-        error = yield from self._append([_finished(each) for each in unfinished])
+        error = yield from self._append([copy_finished(each) for each in unfinished])
         if error is None:
             logger.info(
                 "%s: restored %d remote segments from manifest %d",
@@ -179,22 +178,3 @@ class RestoreTask:
             floor=term.tiering.remote_floor_epoch,
             event_timestamp_ms=environment.clock.now_ms(),
         )
-
-
-def _started(segment: SegmentMetadata) -> SegmentMetadata:
-    return replace(segment, state=SegmentState.COPY_STARTED)
-
-
-def _finished(segment: SegmentMetadata) -> SegmentUpdate:
-    return SegmentUpdate(
-        topic=segment.topic,
-        topic_id=segment.topic_id,
-        partition=segment.partition,
-        segment_id=segment.segment_id,
-        state=SegmentState.COPY_FINISHED,
-        broker_id=segment.broker_id,
-        event_timestamp_ms=segment.event_timestamp_ms,
-        leader_epoch=segment.leader_epoch,
-        tiered_epoch=segment.tiered_epoch,
-        custom_metadata=segment.custom_metadata,
-    )

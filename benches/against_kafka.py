@@ -27,18 +27,19 @@ from statistics import median
 
 import confluent_kafka
 import psutil
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from rich.console import Console
 from rich.table import Table
 
 import raw_load
+from clients import drain, new_consumer, new_producer
 from kafka_peer import VERSION, kafka_nodes
 from maven_jars import NoJarsError, jars_of
 from ottla.records.builder import encode_batch
 from ottla.wire.frames import encode_request
 from ottla.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from servers import Peer, ottla_nodes
+from servers import Server, ottla_nodes
 
 ROUNDS = 3
 MB = 1_000_000
@@ -57,7 +58,7 @@ class Case:
 
     name: str
     unit: str
-    measure: Callable[[Peer], "Run"]
+    measure: Callable[[Server], "Run"]
     target: float | None = None
     cpu_target: float | None = None
 
@@ -74,7 +75,7 @@ class Run:
     p99_us: float | None = None
 
 
-def new_topic(peer: Peer, partitions: int, replicas: int = 1) -> str:
+def new_topic(peer: Server, partitions: int, replicas: int = 1) -> str:
     """Create a topic, and wait until all partitions have leaders."""
     topic = f"bench-{uuid.uuid4().hex[:8]}"
     admin = AdminClient({"bootstrap.servers": peer.bootstrap, "log_level": 0})
@@ -88,10 +89,10 @@ def new_topic(peer: Peer, partitions: int, replicas: int = 1) -> str:
         time.sleep(0.05)
 
 
-def requests(connections: int, in_flight: int) -> Callable[[Peer], Run]:
+def requests(connections: int, in_flight: int) -> Callable[[Server], Run]:
     """Return the measurement of Produce requests with one record of 100 B each, acks=1."""
 
-    def measure(peer: Peer) -> Run:
+    def measure(peer: Server) -> Run:
         topic = new_topic(peer, 1)
         batch = encode_batch([(None, b"x" * 100, (), 1_700_000_000_000)])
         data = PartitionProduceData(index=0, records=batch)
@@ -117,29 +118,18 @@ def requests(connections: int, in_flight: int) -> Callable[[Peer], Run]:
     return measure
 
 
-def produce(size: int, count: int, partitions: int, replicas: int = 1) -> Callable[[Peer], Run]:
+def produce(size: int, count: int, partitions: int, replicas: int = 1) -> Callable[[Server], Run]:
     """Return the measurement of librdkafka's producer."""
 
-    def measure(peer: Peer) -> Run:
+    def measure(peer: Server) -> Run:
         topic = new_topic(peer, partitions, replicas)
         return _write(peer, topic, size, count, partitions, replicas)
 
     return measure
 
 
-def _write(peer: Peer, topic: str, size: int, count: int, partitions: int, replicas: int) -> Run:
-    producer = Producer(
-        {
-            "bootstrap.servers": peer.bootstrap,
-            "linger.ms": 5,
-            "batch.size": 1_000_000,
-            "batch.num.messages": 100_000,
-            "queue.buffering.max.messages": 5_000_000,
-            "queue.buffering.max.kbytes": 2_000_000,
-            "acks": "all" if replicas > 1 else "1",
-            "log_level": 0,
-        }
-    )
+def _write(peer: Server, topic: str, size: int, count: int, partitions: int, replicas: int) -> Run:
+    producer = new_producer(peer.bootstrap, acks="all" if replicas > 1 else "1")
     producer.list_topics(topic, timeout=10)
     messages = [{"value": b"x" * size}] * RECORDS_AT_ONCE
 
@@ -151,44 +141,25 @@ def _write(peer: Peer, topic: str, size: int, count: int, partitions: int, repli
     return _timed(peer, size * count / MB, work)
 
 
-def consume(size: int, count: int, partitions: int, replicas: int = 1) -> Callable[[Peer], Run]:
+def consume(size: int, count: int, partitions: int, replicas: int = 1) -> Callable[[Server], Run]:
     """Return the measurement of librdkafka's consumer. What it reads is written once a cluster."""
     topics: dict[str, str] = {}
 
-    def measure(peer: Peer) -> Run:
+    def measure(peer: Server) -> Run:
         if peer.name not in topics:
             topics[peer.name] = new_topic(peer, partitions, replicas)
             _write(peer, topics[peer.name], size, count, partitions, replicas)
-        consumer = Consumer(
-            {
-                "bootstrap.servers": peer.bootstrap,
-                "group.id": uuid.uuid4().hex,
-                "enable.auto.commit": False,
-                # Else librdkafka stops fetching for a second when it has 100,000 messages.
-                "queued.min.messages": 10_000_000,
-                "queued.max.messages.kbytes": 2_000_000,
-                "fetch.queue.backoff.ms": 1,
-                "log_level": 0,
-            }
-        )
-        consumer.assign([TopicPartition(topics[peer.name], i, 0) for i in range(partitions)])
-
-        def work() -> None:
-            left = count
-            while left > 0:
-                messages = consumer.consume(min(left, 100_000), 10)
-                assert messages, "the server sent nothing for ten seconds"
-                left -= len(messages)
-
+        partitions_read = [TopicPartition(topics[peer.name], i, 0) for i in range(partitions)]
+        consumer = new_consumer(peer.bootstrap, partitions_read)
         try:
-            return _timed(peer, size * count / MB, work)
+            return _timed(peer, size * count / MB, lambda: drain(consumer, count))
         finally:
             consumer.close()
 
     return measure
 
 
-def _timed(peer: Peer, mb: float, work: Callable[[], None]) -> Run:
+def _timed(peer: Server, mb: float, work: Callable[[], None]) -> Run:
     cpu_s, began = peer.cpu_s(), time.perf_counter()
     work()
     took_s = time.perf_counter() - began
@@ -249,17 +220,17 @@ PARTS: dict[str, tuple[int, Callable[[], Iterator[Case]]]] = {
 
 
 @contextmanager
-def both(nodes: int) -> Iterator[tuple[Peer, Peer]]:
+def both(nodes: int) -> Iterator[tuple[Server, Server]]:
     """Run a cluster of each, with so many nodes."""
     with (
-        tempfile.TemporaryDirectory(prefix="ottla-bench-") as folder,
-        ottla_nodes(nodes, Path(folder)) as ottla,
-        kafka_nodes(nodes, Path(folder)) as kafka,
+        tempfile.TemporaryDirectory(prefix="ottla-bench-") as directory,
+        ottla_nodes(nodes, Path(directory)) as ottla,
+        kafka_nodes(nodes, Path(directory)) as kafka,
     ):
         yield ottla, kafka
 
 
-def compare(case: Case, ottla: Peer, kafka: Peer, rounds: int) -> tuple[Run, Run]:
+def compare(case: Case, ottla: Server, kafka: Server, rounds: int) -> tuple[Run, Run]:
     """Return the medians of both, after one run that does not count."""
     runs: dict[str, list[Run]] = {ottla.name: [], kafka.name: []}
     for number in range(rounds + 1):

@@ -4,7 +4,6 @@ Each node is a broker and a controller, as Ottla's are. What differs from Kafka'
 where nodes listen, and the replication of internal topics, which fits the number of nodes.
 """
 
-import socket
 import subprocess
 import time
 from collections.abc import Iterator
@@ -15,7 +14,8 @@ import psutil
 from confluent_kafka.admin import AdminClient
 
 from maven_jars import jars_of
-from servers import Peer
+from ottla.testing.ports import free_ports
+from servers import Server
 
 VERSION = "4.3.1"
 CLUSTER_ID = "b3R0bGEtYmVuY2hlcy1wZQ"
@@ -28,16 +28,16 @@ class NoPeerError(Exception):
 
 
 @contextmanager
-def kafka_nodes(count: int, folder: Path) -> Iterator[Peer]:
+def kafka_nodes(count: int, directory: Path) -> Iterator[Server]:
     """Run so many nodes, with 1 GB of heap each. Raises: NoJarsError, NoPeerError."""
     jars = jars_of("kafka")
-    ports = _free_ports(2 * count)
+    ports = free_ports(2 * count)
     brokers, controllers = ports[:count], ports[count:]
     voters = ",".join(f"{i + 1}@127.0.0.1:{port}" for i, port in enumerate(controllers))
     with ExitStack() as stack:
         processes = []
         for number, (port, controller) in enumerate(zip(brokers, controllers, strict=True), 1):
-            home = folder / f"kafka-{number}"
+            home = directory / f"kafka-{number}"
             home.mkdir(parents=True)
             properties = home / "server.properties"
             properties.write_text(_properties(number, port, controller, voters, home, count))
@@ -48,12 +48,12 @@ def kafka_nodes(count: int, folder: Path) -> Iterator[Peer]:
             process = subprocess.Popen(words, stdout=log, stderr=log)
             stack.callback(_stop, process)
             processes.append(psutil.Process(process.pid))
-        peer = Peer(
+        peer = Server(
             f"Kafka {VERSION}",
             ",".join(f"127.0.0.1:{port}" for port in brokers),
             tuple(processes),
         )
-        _wait(peer.bootstrap, count, folder)
+        _wait(peer.bootstrap, count, directory)
         yield peer
 
 
@@ -80,13 +80,7 @@ transaction.state.log.min.isr=1
 """
 
 
-def _free_ports(count: int) -> list[int]:
-    with ExitStack() as stack:
-        taken = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
-        return [each.getsockname()[1] for each in taken]
-
-
-def _wait(bootstrap: str, count: int, folder: Path) -> None:
+def _wait(bootstrap: str, count: int, directory: Path) -> None:
     client = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
     deadline = time.monotonic() + START_S_MAX
     while time.monotonic() < deadline:
@@ -95,7 +89,7 @@ def _wait(bootstrap: str, count: int, folder: Path) -> None:
                 return
         except Exception:  # Not yet: librdkafka names many reasons.
             time.sleep(0.2)
-    raise NoPeerError(f"it did not start within {START_S_MAX:g} s: see {folder}/kafka-*/log")
+    raise NoPeerError(f"it did not start within {START_S_MAX:g} s: see {directory}/kafka-*/log")
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:

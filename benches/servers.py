@@ -28,25 +28,7 @@ sys.stdin.read()
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """A running server: its name in the tables, where it listens, and its process."""
-
-    name: str
-    bootstrap: str
-    process: psutil.Process
-
-    def cpu_s(self) -> float:
-        """Return the CPU seconds that the process has used."""
-        times = self.process.cpu_times()
-        return float(times.user + times.system)
-
-    def resident_mb(self) -> float:
-        """Return the resident memory in MB."""
-        return float(self.process.memory_info().rss) / 1e6
-
-
-@dataclass(frozen=True, slots=True)
-class Peer:
-    """A running cluster: its name in the tables, where it listens, and the nodes' processes."""
+    """A running cluster: its name in the tables, where it listens, and its nodes' processes."""
 
     name: str
     bootstrap: str
@@ -63,23 +45,23 @@ class Peer:
 
 
 @contextmanager
-def ottla_nodes(count: int, folder: Path) -> Iterator[Peer]:
+def ottla_nodes(count: int, directory: Path) -> Iterator[Server]:
     """Run so many combined nodes."""
-    with Cluster(brokers=count, data_dir=folder / "ottla") as cluster:
+    with Cluster(brokers=count, data_dir=directory / "ottla") as cluster:
         cluster.wait_ready(60)
         processes = tuple(psutil.Process(cluster.pid(node.id)) for node in cluster.nodes)
-        yield Peer("Ottla", cluster.bootstrap, processes)
+        yield Server("Ottla", cluster.bootstrap, processes)
 
 
 @contextmanager
 def ottla_node(**config: str) -> Iterator[Server]:
-    """Run one combined node in a temporary folder."""
-    with tempfile.TemporaryDirectory(prefix="ottla-bench-") as folder:
+    """Run one combined node in a temporary directory."""
+    with tempfile.TemporaryDirectory(prefix="ottla-bench-") as directory:
         options = {name.replace("_", "."): value for name, value in config.items()}
-        with Cluster(brokers=1, data_dir=Path(folder), config=options) as cluster:
+        with Cluster(brokers=1, data_dir=Path(directory), config=options) as cluster:
             cluster.wait_ready(60)
             (node,) = cluster.nodes
-            yield Server("ottla", cluster.bootstrap, psutil.Process(cluster.pid(node.id)))
+            yield Server("ottla", cluster.bootstrap, (psutil.Process(cluster.pid(node.id)),))
 
 
 @contextmanager
@@ -91,7 +73,7 @@ def mock_cluster() -> Iterator[Server]:
     assert child.stdout is not None
     assert child.stdin is not None
     try:
-        yield Server("mock", child.stdout.readline().strip(), psutil.Process(child.pid))
+        yield Server("mock", child.stdout.readline().strip(), (psutil.Process(child.pid),))
     finally:
         child.stdin.close()
         child.wait(30)

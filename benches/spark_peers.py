@@ -1,14 +1,14 @@
 """What tiered reads are measured beside: Spark's connector, a consumer, ready batches."""
 
-import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import TopicPartition
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
+from clients import batches, new_consumer
 from maven_jars import jars_of
 from scanned_topics import PARTITIONS
 
@@ -30,21 +30,11 @@ def connector_jars() -> str:
 
 def consume(bootstrap: str, topic: str, ends: dict[int, int]) -> None:
     """Read up to some offsets with confluent-kafka, and drop the messages."""
-    consumer = Consumer(
-        {
-            "bootstrap.servers": bootstrap,
-            "group.id": uuid.uuid4().hex,
-            "enable.auto.commit": False,
-            "queued.min.messages": 10_000_000,
-            "queued.max.messages.kbytes": 1_000_000,
-            "fetch.queue.backoff.ms": 1,
-        }
-    )
-    consumer.assign([TopicPartition(topic, number, 0) for number in range(PARTITIONS)])
+    partitions = [TopicPartition(topic, number, 0) for number in range(PARTITIONS)]
+    consumer = new_consumer(bootstrap, partitions)
     left = sum(ends.values())
     while left > 0:
-        messages = consumer.consume(min(left, 100_000), 10)
-        assert messages, "the server sent nothing for ten seconds"
+        messages = next(batches(consumer, left))
         left -= sum(each.offset() < ends[each.partition()] for each in messages)
     consumer.close()
 

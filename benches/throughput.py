@@ -14,11 +14,12 @@ import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from rich.console import Console
 from rich.table import Table
 
+from clients import drain, new_consumer, new_producer
 from servers import Server, mock_cluster, ottla_node
 
 ROUNDS = 3
@@ -65,22 +66,6 @@ def measure(server: Server, size: int, count: int, work: Callable[[], None]) -> 
     return Run(mb / elapsed_s, count / elapsed_s, cpu_ms / mb)
 
 
-def new_producer(server: Server) -> Producer:
-    """Return a producer that makes large batches."""
-    return Producer(
-        {
-            "bootstrap.servers": server.bootstrap,
-            "linger.ms": 5,
-            "batch.size": 1_000_000,
-            "batch.num.messages": 100_000,
-            "queue.buffering.max.messages": 5_000_000,
-            "queue.buffering.max.kbytes": 2_000_000,
-            "acks": 1,
-            "log_level": 0,
-        }
-    )
-
-
 def produce(server: Server, size: int, count: int) -> Run:
     """Write `count` records to one partition and wait for every acknowledgement."""
     return write(server, size, count, [TopicPartition(new_topic(server), 0, 0)])
@@ -93,7 +78,7 @@ def produce_kept(server: Server, size: int, count: int) -> Run:
 
 def write(server: Server, size: int, count: int, partitions: list[TopicPartition]) -> Run:
     """Write `count` records, evenly over `partitions`, one after the other."""
-    producer = new_producer(server)
+    producer = new_producer(server.bootstrap)
     for topic in {each.topic for each in partitions}:
         producer.list_topics(topic, timeout=10)
     messages = [{"value": b"x" * size}] * 1000
@@ -121,28 +106,8 @@ def consume(server: Server, size: int, count: int) -> Run:
     """Read `count` records from many partitions at once."""
     partitions = spread(server, size, count)
     write(server, size, count, partitions)
-    consumer = Consumer(
-        {
-            "bootstrap.servers": server.bootstrap,
-            "group.id": uuid.uuid4().hex,
-            "enable.auto.commit": False,
-            # Else librdkafka stops fetching for a second when it has 100,000 messages.
-            "queued.min.messages": 10_000_000,
-            "queued.max.messages.kbytes": 2_000_000,
-            "fetch.queue.backoff.ms": 1,
-            "log_level": 0,
-        }
-    )
-    consumer.assign(partitions)
-
-    def work() -> None:
-        left = count
-        while left > 0:
-            messages = consumer.consume(min(left, 100_000), 10)
-            assert messages, "the server sent nothing for ten seconds"
-            left -= len(messages)
-
-    run = measure(server, size, count, work)
+    consumer = new_consumer(server.bootstrap, partitions)
+    run = measure(server, size, count, lambda: drain(consumer, count))
     consumer.close()
     return run
 

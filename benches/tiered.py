@@ -17,7 +17,7 @@ from statistics import median
 from threading import Event, Thread
 
 import psutil
-from confluent_kafka import Consumer, Producer, TopicCollection, TopicPartition
+from confluent_kafka import Producer, TopicCollection, TopicPartition
 from confluent_kafka.admin import (
     AdminClient,
     AlterConfigOpType,
@@ -29,6 +29,7 @@ from confluent_kafka.admin import (
 from rich.console import Console
 from rich.table import Table
 
+from clients import batches, new_consumer
 from ottla.base.ids import Uuid
 from ottla.client.connection import Connection
 from ottla.records.batch import iter_headers
@@ -158,25 +159,11 @@ def fill(bootstrap: str, topic: str, mb: int) -> int:
 
 def consumed_mb_per_s(bootstrap: str, topic: str, mb: int) -> float:
     """Read the first MB of partition 0; return the rate."""
-    consumer = Consumer(
-        {
-            "bootstrap.servers": bootstrap,
-            "group.id": uuid.uuid4().hex,
-            "enable.auto.commit": False,
-            "queued.min.messages": 10_000_000,
-            "queued.max.messages.kbytes": 2_000_000,
-            "fetch.queue.backoff.ms": 1,
-            "log_level": 0,
-        }
-    )
-    consumer.assign([TopicPartition(topic, 0, 0)])
-    left, begun = mb * 1000, time.perf_counter()
-    while left > 0:
-        messages = consumer.consume(min(left, 100_000), 30)
-        assert messages, "the server sent nothing for thirty seconds"
+    consumer = new_consumer(bootstrap, [TopicPartition(topic, 0, 0)])
+    begun = time.perf_counter()
+    for messages in batches(consumer, mb * 1000, silence_s=30):
         for each in messages:
             assert each.error() is None, each.error()
-        left -= len(messages)
     elapsed_s = time.perf_counter() - begun
     consumer.close()
     return mb / elapsed_s

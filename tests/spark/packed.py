@@ -50,8 +50,8 @@ def _add_compiled(packed: zipfile.ZipFile, source: Path, name: str) -> None:
     compiled = Path(importlib.util.cache_from_source(str(source)))
     if compiled.is_file():
         data = compiled.read_bytes()
-        folder = name.rpartition("/")[0]
-        target = f"{folder}/__pycache__/{compiled.name}".removeprefix("/")
+        directory = name.rpartition("/")[0]
+        target = f"{directory}/__pycache__/{compiled.name}".removeprefix("/")
         packed.writestr(target, data[:4] + _UNCHECKED + data[8:])
 
 

@@ -298,7 +298,7 @@ def _check_target(options: ReplayOptions, target: Target, job: ReplayJob) -> Non
     if target.topic_id != job.to_id:
         raise ClusterError(
             f"topic {job.to} was deleted and created again since the replay began: use another "
-            "state to begin anew"
+            "state to start over"
         )
     if target.topic_id == job.topic_id:
         raise OptionError(f"topic {job.to} is the source itself")

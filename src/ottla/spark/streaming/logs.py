@@ -1,7 +1,7 @@
 """The logs that a stream reads: by their brokers, or by what an object store holds.
 
 Both say which partitions there are, and plan the tasks of a batch; they stay open while the query
-runs. Deleted and re-created topics are told from metadata updates that are late: these are waited
+runs. Deleted and re-created topics are distinguished from late metadata updates: these are waited
 for.
 """
 

@@ -4,7 +4,7 @@
 
 `v`  the version of this format.
 `t`  by topic: `id`, its topic id; `p`, by partition the offset of the next record to read; `b`, by
-     partition the offset where the batch that ends here begins, for those that begin anew.
+     partition the offset where the batch that ends here begins, where it is the first.
 
 Spark keeps the end of each batch only; a batch begins where the one before it ends. There is none
 before the first batch of a query, of a new partition, or of a topic that was re-created. What Spark
@@ -31,7 +31,7 @@ class TopicPosition:
     """A position in one incarnation of a topic.
 
     Fields: `next_offsets`: by partition, the offset of the next record to read.
-            `begins`: where the batch that ends here begins, in partitions that begin anew.
+            `begins`: where the batch that ends here begins, where it is a partition's first.
     """
 
     topic_id: Uuid

@@ -1,4 +1,4 @@
-"""A run that is alive must be told from one that is dead.
+"""A run that is alive must be distinguished from one that is dead.
 
 Method: the object that a driver rewrites, with content of this process, of one that has ended, and
 of another machine; a short patience.

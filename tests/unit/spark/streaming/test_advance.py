@@ -89,7 +89,7 @@ def test_beginnings_that_do_not_exist() -> None:
 
 
 def test_the_first_batch_says_where_it_began() -> None:
-    """Spark asks anew for a stream's beginning when it repeats its first batch."""
+    """Spark asks again for a stream's beginning when it repeats its first batch."""
     begin, _ = beginning([facts(), facts(1)], Edge.LATEST, {}, latest_where_none_since=False)
     first = next_of(begin, facts(latest=15), facts(1))
     later, _ = beginning(

@@ -23,7 +23,7 @@ from ottla.tiered.manifest_codec import encode_manifest
 from ottla.tiered.object_names import manifest_name
 from tests.unit.spark.fake_broker import ID, TIERED, TOPIC, FakeBroker
 from tests.unit.spark.test_tiered_planner import new_store
-from tests.unit.spark.tiered_log import TieredLog
+from tests.unit.spark.tiered_log import TieredLog, half_copied
 
 
 @pytest.fixture(autouse=True)
@@ -33,12 +33,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def log() -> TieredLog:
-    found = TieredLog()
-    for _ in range(6):
-        found.append(5)
-    for first in (0, 2):
-        found.copy(first, first + 2)
-    return found
+    return half_copied(6)
 
 
 @pytest.fixture

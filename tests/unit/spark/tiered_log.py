@@ -288,6 +288,16 @@ class TieredLog:
         )
 
 
+def half_copied(count: int) -> TieredLog:
+    """Return a log of so many batches with five records each; the first four are copied."""
+    log = TieredLog()
+    for _ in range(count):
+        log.append(5)
+    for first in (0, 2):
+        log.copy(first, first + 2)
+    return log
+
+
 def _offset_index(batches: list[bytes], start: int, every: int) -> bytes:
     entries, position = [], 0
     for number, data in enumerate(batches):

@@ -111,7 +111,7 @@ def export(
             on_recreate=on_recreate,
             timeout_s=timeout,
         )
-        plan = plan_export(options)
+        plan = plan_export(options)  # What is refused is refused before Spark starts.
         if plan_only:
             print(_plan_text(options, plan, as_json=as_json))
             return 0

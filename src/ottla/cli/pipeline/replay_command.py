@@ -134,7 +134,7 @@ def replay(
             compression=compression,
             timeout_s=timeout,
         )
-        plan = plan_replay(options)
+        plan = plan_replay(options)  # What is refused is refused before Spark starts.
         if plan_only:
             print(_plan_text(plan, as_json=as_json))
             return 0

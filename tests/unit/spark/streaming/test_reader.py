@@ -36,7 +36,7 @@ from ottla.spark.streaming.reader import StreamReader
 from ottla.wire.messages.list_offsets import ListOffsetsRequest
 from tests.unit.spark.fake_broker import DROP, TIERED, TOPIC, FakeBroker, Log
 from tests.unit.spark.test_tiered_planner import new_store
-from tests.unit.spark.tiered_log import TieredLog
+from tests.unit.spark.tiered_log import TieredLog, half_copied
 
 OTHER = Uuid(b"j" * 16)
 NOTHING = {"v": 1, "t": {}}
@@ -367,12 +367,7 @@ def test_what_it_refuses(broker: FakeBroker) -> None:
 
 @pytest.fixture
 def log() -> TieredLog:
-    found = TieredLog()
-    for _ in range(8):
-        found.append(5)
-    for first in (0, 2):
-        found.copy(first, first + 2)
-    return found
+    return half_copied(8)
 
 
 @pytest.fixture

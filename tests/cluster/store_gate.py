@@ -5,6 +5,7 @@ those connections are broken, and nothing that was sent over them is executed la
 """
 
 import asyncio
+import socket
 import threading
 from contextlib import suppress
 from types import TracebackType
@@ -16,28 +17,25 @@ class StoreGate:
     """Listens on `port`, 0 = any, while its `with` block runs. `held`: connections that wait for an
     answer.
 
-    Its loop runs in a thread of its own.
+    Its loop runs in a thread of its own. It accepts connections itself: `asyncio.Server` leaves the
+    sockets open of those that it accepts at the moment when it is closed.
     """
 
     def __init__(self, target_port: int, *, port: int = 0) -> None:
         self._target_port = target_port
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
-        self._server: asyncio.Server | None = None
+        self._listener = socket.create_server(("127.0.0.1", port), backlog=128)
         self._opened: asyncio.Event | None = None
         """Set when the gate opens that is shut now; None = it is open."""
+        self._connections: set[asyncio.Task[None]] = set()
         self.held = 0
-        self.port = port
+        self.port: int = self._listener.getsockname()[1]
 
     def __enter__(self) -> "StoreGate":
+        self._listener.setblocking(False)
+        self._loop.add_reader(self._listener, self._accept)
         self._thread.start()
-
-        async def serve() -> int:
-            self._server = await asyncio.start_server(self._connected, "127.0.0.1", self.port)
-            port: int = self._server.sockets[0].getsockname()[1]
-            return port
-
-        self.port = asyncio.run_coroutine_threadsafe(serve(), self._loop).result(10)
         return self
 
     def __exit__(
@@ -47,8 +45,8 @@ class StoreGate:
         trace: TracebackType | None,
     ) -> None:
         async def end() -> None:
-            assert self._server is not None
-            self._server.close()
+            self._loop.remove_reader(self._listener)
+            self._listener.close()
             others = asyncio.all_tasks() - {asyncio.current_task()}
             for task in others:
                 task.cancel()
@@ -81,14 +79,34 @@ class StoreGate:
 
         asyncio.run_coroutine_threadsafe(let_go(), self._loop).result(10)
 
-    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if await self._was_shut():
-            writer.transport.abort()
+    def _accept(self) -> None:
+        try:
+            connection, _ = self._listener.accept()
+        except OSError:  # The client has given up.
             return
+        task = self._loop.create_task(self._connected(connection))
+        self._connections.add(task)  # A loop holds its tasks by weak references only.
+
+        def ended(task: "asyncio.Task[None]") -> None:
+            self._connections.discard(task)
+            connection.close()  # A task that is canceled before its first step closes nothing.
+
+        task.add_done_callback(ended)
+
+    async def _connected(self, connection: socket.socket) -> None:
+        connection.setblocking(False)
+        reader, writer = await asyncio.open_connection(sock=connection)
+        try:
+            if not await self._was_shut():
+                await self._join(reader, writer)
+        finally:
+            writer.transport.abort()
+
+    async def _join(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Carry bytes to and from the endpoint until one side has ended."""
         try:
             there = await asyncio.open_connection("127.0.0.1", self._target_port)
         except OSError:
-            writer.transport.abort()
             return
         pumps = [
             asyncio.ensure_future(self._pump(reader, there[1])),
@@ -99,8 +117,7 @@ class StoreGate:
         finally:
             for each in pumps:
                 each.cancel()
-            for each_writer in (writer, there[1]):
-                each_writer.transport.abort()
+            there[1].transport.abort()
 
     async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with suppress(OSError):

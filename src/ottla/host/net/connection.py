@@ -29,7 +29,7 @@ from ottla.host.log_dirs.descriptors import SocketBudget
 from ottla.host.net.frame_buffers import KEPT_BYTES_MIN, FrameBuffers
 from ottla.host.net.outgoing import Outgoing, release
 from ottla.host.net.refusals import Refusal, Refusals
-from ottla.host.net.response_batch import ResponseBatch
+from ottla.host.net.response_batch import BATCHED_BYTES_MAX, HELD_NS_MAX, ResponseBatch
 from ottla.host.net.transport import MakeTransport, Transport
 
 if TYPE_CHECKING:
@@ -474,10 +474,10 @@ class ServerConnection(asyncio.BufferedProtocol):
 
     def _continue(self) -> None:
         """Handle queued requests while responses are sent and it is its turn; then read on."""
-        if self._waiting:
-            self._outgoing.flush()
-        else:
-            self._batch.send(self._outgoing)
+        outgoing, ticks_ns = self._outgoing, self._turns.ticks_ns
+        if outgoing.queued_bytes > BATCHED_BYTES_MAX:
+            outgoing.flush()
+        held_since_ns = ticks_ns() if self._waiting else 0
         while self._waiting and not self._busy and not self._closing:
             if not self._has_turn and not self._turns.may_handle(heavy=self._is_heavy):
                 self._wait_for_turn()
@@ -487,7 +487,11 @@ class ServerConnection(asyncio.BufferedProtocol):
             self._waiting_bytes -= len(frame)
             self._budget.give_back(len(frame))
             self._handle(memoryview(frame))
-            self._outgoing.flush()
+            # The responses to requests that were sent together are sent together.
+            if outgoing.queued_bytes > BATCHED_BYTES_MAX or ticks_ns() - held_since_ns > HELD_NS_MAX:
+                outgoing.flush()
+                held_since_ns = ticks_ns()
+        self._batch.send(outgoing)
         self._has_turn = False
         if (
             not self._reading

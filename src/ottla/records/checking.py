@@ -121,6 +121,8 @@ def _check(data: Expanded, size: int, count: int, steps: int) -> RecordsFound:
         key_min = min(key_min, walked.key_min)
         if steps < 0:
             raise StepsExhausted
+        if index == count:
+            break
         run = None if walked.headers else _run_of(data, size, walked, index, count - index)
         if run is not None:
             index += run.length

@@ -296,6 +296,8 @@ class ServerConnection(asyncio.BufferedProtocol):
         if self._frame_bytes:
             end = min(self._frame_bytes, len(self._partial))
             return memoryview(self._partial)[self._filled : end]
+        if not self._filled:
+            return self._shared_buffer
         # The incomplete frame of the last read comes first.
         self._shared_buffer[: self._filled] = self._partial
         return self._shared_buffer[self._filled :]
@@ -330,18 +332,18 @@ class ServerConnection(asyncio.BufferedProtocol):
             position += 4 + size
             if self._closing:
                 return
-        self._keep(data[position:], is_new=position > 0 or not held)
+        if position < end:
+            self._keep(data[position:], is_new=position > 0 or not held)
 
     def _keep(self, rest: memoryview, *, is_new: bool) -> None:
-        """Keep an incomplete frame."""
-        if len(rest):
-            self._mark(is_new=is_new)
+        """Keep an incomplete frame, of which at least one byte has arrived."""
+        self._mark(is_new=is_new)
         if len(rest) >= 4:
             size = int.from_bytes(rest[:4], "big")
             if size > limits.SMALL_FRAME_BYTES_MAX:
                 self._begin_large(size, rest[4:])
                 return
-        if len(rest) and not self._take(len(rest)):
+        if not self._take(len(rest)):
             return
         self._partial = bytearray(rest)
         self._filled = self._reserved_bytes = len(rest)
@@ -488,7 +490,10 @@ class ServerConnection(asyncio.BufferedProtocol):
             self._budget.give_back(len(frame))
             self._handle(memoryview(frame))
             # The responses to requests that were sent together are sent together.
-            if outgoing.queued_bytes > BATCHED_BYTES_MAX or ticks_ns() - held_since_ns > HELD_NS_MAX:
+            if (
+                outgoing.queued_bytes > BATCHED_BYTES_MAX
+                or ticks_ns() - held_since_ns > HELD_NS_MAX
+            ):
                 outgoing.flush()
                 held_since_ns = ticks_ns()
         self._batch.send(outgoing)

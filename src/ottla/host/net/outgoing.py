@@ -30,6 +30,9 @@ READ_CHUNK_BYTES = 1024 * 1024
 
 PAGE_BYTES = 4096
 
+IN_MEMORY = (bytes, bytearray, memoryview)
+"""The types of chunks that are not slices of files. A tuple: a union would be made at each use."""
+
 
 class Outgoing:
     """A queue of chunks and the one place that writes to the socket."""
@@ -63,15 +66,14 @@ class Outgoing:
     @property
     def unread_bytes(self) -> int:
         """Return the bytes in memory that the peer has not taken."""
-        kinds = (bytes, bytearray, memoryview)
-        waiting = sum(len(chunk) for chunk in self._queue if isinstance(chunk, kinds))
+        waiting = sum(len(chunk) for chunk in self._queue if isinstance(chunk, IN_MEMORY))
         return waiting + self._transport.unsent_bytes()
 
     def add(self, chunks: list[Any]) -> None:
         """Queue one response; `flush` sends."""
         self._queue.extend(chunks)
         for chunk in chunks:
-            is_bytes = isinstance(chunk, bytes | bytearray | memoryview)
+            is_bytes = isinstance(chunk, IN_MEMORY)
             self.queued_bytes += len(chunk) if is_bytes else chunk.length
 
     def pause(self) -> None:
@@ -95,10 +97,14 @@ class Outgoing:
             self._broken(f"sending a response failed: {error.strerror or error}")
 
     def _flush(self) -> None:
+        if len(self._queue) == 1 and isinstance(self._queue[0], bytes):
+            self._transport.write(self._queue.popleft())  # Most responses.
+            self._all_passed_on()
+            return
         small: list[Any] = []
         while self._queue:
             chunk = self._queue[0]
-            if isinstance(chunk, bytes | bytearray | memoryview):
+            if isinstance(chunk, IN_MEMORY):
                 small.append(self._queue.popleft())
                 continue
             if self._by_copy(chunk):
@@ -109,6 +115,9 @@ class Outgoing:
             if not self._send_slice():
                 return
         self._write(small)
+        self._all_passed_on()
+
+    def _all_passed_on(self) -> None:
         self.queued_bytes = 0
         if self._closing_when_sent:
             self._closed = True
@@ -139,7 +148,7 @@ class Outgoing:
         joined: list[Any] = []
         size = 0
         for index, piece in enumerate(pieces):
-            if not isinstance(piece, bytes | bytearray | memoryview):
+            if not isinstance(piece, IN_MEMORY):
                 try:
                     data = piece.file.read_at(piece.position, piece.length)
                 except OSError:
@@ -283,5 +292,5 @@ def _read_through(piece: Any) -> None:
 def release(chunks: list[Any] | None) -> None:
     """Release the file slices of a response that is not sent."""
     for chunk in chunks or ():
-        if not isinstance(chunk, bytes | bytearray | memoryview):
+        if not isinstance(chunk, IN_MEMORY):
             chunk.release()

@@ -252,7 +252,7 @@ class Dispatcher:
             if late is None or holds_records(spec_of(type(late))):
                 # At once: it pins slices of files, which the connection releases only where they
                 # are in an encoded response.
-                outcome.complete(self._encoded_late(ctx, late))
+                outcome.complete(self.encoded_late(ctx, late))
                 return
             self._turns.run(lambda: self._encoded(ctx, late), size=size, gone=gone).then(end)
 
@@ -355,7 +355,7 @@ class Dispatcher:
         metrics = self.metrics[ctx.header.api_key]
         if isinstance(answer, Pending):
             if not answer.done:
-                return answer.map(lambda late: self._encoded_late(ctx, late))
+                return answer.map(lambda late: self.encoded_late(ctx, late))
             answer = answer.value
             if answer is None or answer is NO_ANSWER:
                 return None
@@ -363,7 +363,8 @@ class Dispatcher:
         _throttle(ctx, answer)
         return encode_response(answer, version, correlation_id)
 
-    def _encoded_late(self, ctx: Context, answer: Answer) -> Chunks | None:
+    def encoded_late(self, ctx: Context, answer: Answer) -> Chunks | None:
+        """Encode a response that came later; None = the connection is to be closed."""
         _throttle(ctx, answer)
         header = ctx.header
         metrics = self.metrics[header.api_key]

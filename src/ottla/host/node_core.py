@@ -16,6 +16,7 @@ from ottla.base.metrics import Histogram
 from ottla.base.pending import Pending
 from ottla.base.turns import Turns
 from ottla.broker.api.base import Context
+from ottla.broker.api.plain_produce import NOT_PLAIN, NotPlain, PlainProduces
 from ottla.broker.dispatch import (
     API_VERSIONS,
     Chunks,
@@ -38,6 +39,7 @@ from ottla.metadata.features import SUPPORTED
 from ottla.metadata.image import ClusterImage
 from ottla.metadata.node_config import NodeConfig
 from ottla.wire.frames import RequestHeader
+from ottla.wire.registry import PRODUCE
 
 log = logging.getLogger(__name__)
 
@@ -81,6 +83,7 @@ class NodeCore:
         self._dispatcher = Dispatcher(
             endpoints, timers=ports.timers, turns=self.turns, zookeeper=in_zookeeper
         )
+        self._plain_produces = PlainProduces(self._context, self._dispatcher.encoded_late)
         self._node_dirs: NodeDirs | None = None
         self.mode = _mode_of(config, ports, self.turns, on_failure)
         self.broker: BrokerNode | None = None
@@ -134,6 +137,37 @@ class NodeCore:
         """Handle one frame of a connection."""
         ports = self.ports
         began_ns = ports.ticks_ns()
+        outcome: Outcome
+        plain = self._produce_plainly(connection, frame)
+        if isinstance(plain, NotPlain):
+            metrics, outcome = self._handle_any(connection, frame)
+        else:
+            metrics, outcome = self._dispatcher.metrics[PRODUCE], plain
+            metrics.requests += 1
+            metrics.request_bytes += len(frame)
+        held_ns = ports.ticks_ns() - began_ns
+        metrics.local.observe(held_ns)
+        if isinstance(outcome, Pending) and not outcome.done:
+            metrics.delayed.observe(held_ns)
+            outcome.then(partial(self._on_delayed_response, metrics.late, began_ns))
+        if held_ns > SLOW_HANDLER_NS:
+            held_ms = held_ns // 1_000_000
+            log.warning("%s held the loop for %d ms (%d bytes)", metrics.name, held_ms, len(frame))
+        return outcome
+
+    def _produce_plainly(self, connection: Connection, frame: memoryview) -> Outcome | NotPlain:
+        node = self.broker
+        if (
+            node is None
+            or node.broker is None
+            or self.authorizer is not ALLOW_ALL
+            or connection.listener is not Listener.CLIENT
+            or not node.mode.serving.done
+        ):
+            return NOT_PLAIN
+        return self._plain_produces.handle(node.broker.replicas, connection, frame)
+
+    def _handle_any(self, connection: Connection, frame: memoryview) -> tuple[ApiMetrics, Outcome]:
         header, body_at = read_header(frame)
         metrics = self._dispatcher.metrics.get(header.api_key)
         if metrics is not None:
@@ -145,16 +179,8 @@ class NodeCore:
             outcome = self._handle_later(until, connection, header, frame, body_at)
         else:
             outcome = self._dispatcher.dispatch(self._context(connection, header), frame, body_at)
-        held_ns = ports.ticks_ns() - began_ns
         assert metrics is not None, "what is not served was refused"
-        metrics.local.observe(held_ns)
-        if isinstance(outcome, Pending) and not outcome.done:
-            metrics.delayed.observe(held_ns)
-            outcome.then(partial(self._on_delayed_response, metrics.late, began_ns))
-        if held_ns > SLOW_HANDLER_NS:
-            held_ms = held_ns // 1_000_000
-            log.warning("%s held the loop for %d ms (%d bytes)", metrics.name, held_ms, len(frame))
-        return outcome
+        return metrics, outcome
 
     def _context(self, connection: Connection, header: RequestHeader) -> Context:
         """Return the context of a request that came over a connection."""

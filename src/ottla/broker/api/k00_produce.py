@@ -73,9 +73,7 @@ def handle(ctx: Context, request: wire.ProduceRequest) -> Answer:
     acks = request.acks
     if acks not in (0, 1, ACKS_ALL):
         refused = AppendResult(Error.INVALID_REQUIRED_ACKS)
-        return _answer(
-            ctx, shape, [refused for _, _, partition_ids in shape for _ in partition_ids]
-        )
+        return answer(ctx, shape, [refused for _, _, partition_ids in shape for _ in partition_ids])
     if ctx.authorizer is not ALLOW_ALL and not _may_use_transaction(ctx, request):
         refused = AppendResult(WRITE_TRANSACTIONAL_ID.error)
         results: list[AppendResult | None] = [
@@ -94,9 +92,9 @@ def handle(ctx: Context, request: wire.ProduceRequest) -> Answer:
     elif acks == 0:
         return appended.map(lambda late: _unanswered(ctx, _merge(results, late)))
     else:
-        return appended.map(lambda late: _answer(ctx, shape, _merge(results, late)))
+        return appended.map(lambda late: answer(ctx, shape, _merge(results, late)))
     if acks != 0:
-        return _answer(ctx, shape, merged)
+        return answer(ctx, shape, merged)
     failed = _first_failure(merged)
     if failed is not None:
         raise CloseConnection(f"produce with acks=0 failed: {failed.error.name}")
@@ -156,7 +154,7 @@ def _sort(
                     partition = replicas.partition(name, each.index)
                 if partition.topic in INTERNAL_TOPICS:
                     _check_internal(ctx, partition.topic)
-                _check(data, version)
+                check_batch(data, version)
             except ApiError as refusal:
                 results.append(AppendResult(refusal.error, refusal.message))
             else:
@@ -187,7 +185,7 @@ def _check_internal(ctx: Context, topic: str) -> None:
         )
 
 
-def _check(data: object, version: int) -> None:
+def check_batch(data: object, version: int) -> None:
     """Raise ApiError unless this is one batch that this version may carry.
 
     Only what depends on the request is checked here; the log checks the batch itself.
@@ -215,7 +213,8 @@ def _merge(results: list[AppendResult | None], appended: list[AppendResult]) -> 
     return [next(late) if result is None else result for result in results]
 
 
-def _answer(ctx: Context, shape: Shape, results: list[AppendResult]) -> wire.ProduceResponse:
+def answer(ctx: Context, shape: Shape, results: list[AppendResult]) -> wire.ProduceResponse:
+    """Return the response: a result for each partition of `shape`, in order."""
     in_order = iter(results)
     endpoints: dict[int, wire.NodeEndpoint] = {}
     topics: list[wire.TopicProduceResponse] = []

@@ -1,6 +1,7 @@
 """Produce appends valid batches, refuses others one by one, and responds as acks requires.
 
-Method: real logs on a disk in memory; requests and responses pass the codec of their version.
+Method: real logs on a disk in memory; requests and responses pass the codec of their version. Every
+test runs twice, also with plain requests handled by the short path (`plain_produce`).
 """
 
 import errno
@@ -10,14 +11,22 @@ import pytest
 
 from ottla.base.errors import Error
 from ottla.base.ids import NO_UUID, REMOTE_LOG_METADATA_TOPIC, Uuid
+from ottla.base.pending import Pending, completed
 from ottla.broker.api.k00_produce import ADMIN_CLIENT_ID, API
+from ottla.broker.api.plain_produce import NotPlain, PlainProduces
 from ottla.broker.ports import CloseConnection
 from ottla.metadata.records import PartitionChangeRecord, RemoveTopicRecord
 from ottla.records.batch import parse_header
 from ottla.records.builder import encode_batch
 from ottla.records.compression import Codec
 from ottla.testing.disk import Fault
-from ottla.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from ottla.wire.frames import decode_response, encode_request, encode_response
+from ottla.wire.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
 
 from ..harness import START_MS, TOPIC_ID, BrokerHarness, batch, reach
 
@@ -48,9 +57,42 @@ def parts(answer: Any) -> list[tuple[int, int]]:
     ]
 
 
-@pytest.fixture
-def harness() -> BrokerHarness:
-    harness = BrokerHarness()
+class ShortPathHarness(BrokerHarness):
+    """Has plain requests handled by the short path. `taken`: how many it has taken."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.taken = 0
+
+    def begin(self, request: Any, version: int, **how: Any) -> Pending[Any]:
+        if not isinstance(request, ProduceRequest):
+            return super().begin(request, version, **how)
+        connection = self.context(API.key, version, **how).connection
+        short = PlainProduces(
+            lambda _, header: self.context(API.key, header.api_version, **how),
+            lambda ctx, late: encode_response(late, ctx.version, ctx.header.correlation_id),
+        )
+        frame = bytearray(encode_request(request, version, 7, how.get("client_id", "test"))[4:])
+        outcome = short.handle(self.broker.replicas, connection, memoryview(frame))
+        if isinstance(outcome, NotPlain):
+            return super().begin(request, version, **how)
+        self.taken += 1
+        frame[:] = bytes(len(frame))  # The buffer is used again at once.
+        pending = outcome if isinstance(outcome, Pending) else completed(outcome)
+        return pending.map(lambda chunks: self._decoded(chunks, version))
+
+    def _decoded(self, chunks: list[bytes] | None, version: int) -> Any:
+        assert chunks is not None
+        sent = b"".join(chunks)
+        assert int.from_bytes(sent[:4], "big") == len(sent) - 4
+        correlation_id, response = decode_response(ProduceResponse, sent[4:], version)
+        assert correlation_id == 7
+        return response
+
+
+@pytest.fixture(params=[BrokerHarness, ShortPathHarness])
+def harness(request: pytest.FixtureRequest) -> BrokerHarness:
+    harness: BrokerHarness = request.param()
     harness.add_broker()
     harness.add_topic(partitions=2)
     return harness
@@ -77,6 +119,24 @@ def test_every_version_appends(harness: BrokerHarness, version: int) -> None:
     assert first.log_start_offset == (0 if version >= 5 else -1)
     assert answer.responses[0].topic_id == (TOPIC_ID if by_id else NO_UUID)
     assert log_of(harness).log_end_offset == log_of(harness).high_watermark == 4
+
+
+@pytest.mark.parametrize("acks", [-1, 0, 1])
+@pytest.mark.parametrize("version", API.versions)
+def test_the_short_path_takes_one_batch_that_is_answered(version: int, acks: int) -> None:
+    harness = ShortPathHarness()
+    harness.add_broker()
+    harness.add_topic(partitions=2)
+    by_id = version >= 13
+    names = {"topic": "" if by_id else "t", "topic_id": TOPIC_ID if by_id else NO_UUID}
+    answer = harness.ask(produce(batch("a"), acks=acks, **names), version)
+    assert harness.taken == (acks != 0 and version >= 5)
+    assert answer is None if acks == 0 else parts(answer) == [(Error.NONE, 0)]
+    harness.taken = 0
+    harness.ask(produce(batch("a"), batch("b"), acks=acks, **names), version)
+    assert harness.taken == 0
+    ends = [log_of(harness, index).log_end_offset for index in range(2)]
+    assert ends == [2, 1]
 
 
 def test_kafka_is_followed_in_advertising_version_0() -> None:

@@ -89,20 +89,25 @@ def new_topic(peer: Server, partitions: int, replicas: int = 1) -> str:
         time.sleep(0.05)
 
 
+def one_record(topic: str, partition: int = 0) -> bytes:
+    """Return a Produce request with one record of 100 B, acks=1, with its length prefix."""
+    batch = encode_batch([(None, b"x" * 100, (), 1_700_000_000_000)])
+    data = PartitionProduceData(index=partition, records=batch)
+    message = ProduceRequest(
+        acks=1,
+        timeout_ms=10_000,
+        topic_data=(TopicProduceData(name=topic, partition_data=(data,)),),
+    )
+    return encode_request(message, 9, 1, "bench")
+
+
 def requests(connections: int, in_flight: int) -> Callable[[Server], Run]:
     """Return the measurement of Produce requests with one record of 100 B each, acks=1."""
 
     def measure(peer: Server) -> Run:
         topic = new_topic(peer, 1)
-        batch = encode_batch([(None, b"x" * 100, (), 1_700_000_000_000)])
-        data = PartitionProduceData(index=0, records=batch)
-        message = ProduceRequest(
-            acks=1,
-            timeout_ms=10_000,
-            topic_data=(TopicProduceData(name=topic, partition_data=(data,)),),
-        )
         with tempfile.NamedTemporaryFile() as file:
-            Path(file.name).write_bytes(encode_request(message, 9, 1, "bench"))
+            Path(file.name).write_bytes(one_record(topic))
             cpu_s = peer.cpu_s()
             found = raw_load.measure(
                 peer.bootstrap, Path(file.name), connections, in_flight, RAW_SECONDS

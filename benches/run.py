@@ -17,6 +17,7 @@ BENCHES = (
     "spark_scan",
     "spark_tiers",
     "controller",
+    "scale",
     "failover",
     "modes",
     "deletion",

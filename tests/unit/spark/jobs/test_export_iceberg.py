@@ -77,6 +77,8 @@ def test_each_run_adds_what_is_new(broker: FakeBroker, tmp_path: Path) -> None:
     fill(broker, 4)
     # A record without a timestamp.
     fill(broker, 1, begin_ms=-1 - 4 * DAY_MS // 3)
+    assert len(plan(broker, path, format="iceberg").ranges) == 3
+    assert not path.exists()
     assert run(broker, path).rows == 15
     first = read(path)
     assert first == whole(broker)
@@ -142,6 +144,7 @@ def killed_at(
     return None
 
 
+@pytest.mark.forms(2)
 @pytest.mark.parametrize("has_run", [False, True])
 @pytest.mark.parametrize("after", [False, True])
 def test_a_run_that_is_killed_at_each_operation(

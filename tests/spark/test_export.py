@@ -11,11 +11,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import closing
+from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 from deltalake import DeltaTable
+from pyiceberg.catalog.sql import SqlCatalog
 
 from ottla.cli.main import main
 from ottla.client.cluster import ClientConfig
@@ -117,7 +120,84 @@ def test_a_delta_table_is_that_of_the_package(
     assert DeltaTable(to).version() == versions[1]
 
 
+def iceberg_table(to: Path, topic: str) -> Any:
+    catalog = SqlCatalog("ottla", uri=f"sqlite:///{to}/_ottla/catalog.db")
+    with closing(catalog):
+        return catalog.load_table(("ottla", topic.replace("-", "_")))
+
+
+def test_an_iceberg_table_is_that_of_the_package(
+    spark: Any,
+    run: Callable[..., Any],
+    make_topic: Callable[..., str],
+    produce: Callable[..., None],
+    tmp_path: Path,
+) -> None:
+    topic, to = make_topic(2), tmp_path / "iceberg"
+    runs, snapshots = [], []
+    for begin in (0, 100):
+        numbers = range(begin, begin + 100)
+        times = [BEGIN_MS + number * DAY_MS // 50 for number in numbers]
+        for partition in range(2):
+            messages = [(None, b"v%d" % each) for each in numbers]
+            produce(topic, messages, timestamps=times, partition=partition, headers=[("h", b"x")])
+        code, result = run(topic, to, "--format", "iceberg")
+        assert (code, result["rows"], result["to"]) == (0, 200, to.as_uri())
+        runs.append(result["run"])
+        snapshots.append(iceberg_table(to, topic).current_snapshot())
+        # What is there already is not added again.
+        assert run(topic, to, "--format", "iceberg")[1]["run"] is None
+    table = iceberg_table(to, topic)
+    assert [each.snapshot_id for each in table.snapshots()] == [
+        each.snapshot_id for each in snapshots
+    ]
+    assert [each.summary["ottla.export.run"] for each in snapshots] == runs
+    assert snapshots[-1].summary["ottla.export.offsets"] == '{"0":200,"1":200}'
+    expected = [
+        {
+            "key": None,
+            "value": b"v%d" % number,
+            "topic": topic,
+            "partition": partition,
+            "offset": number,
+            "timestamp": (time := at(number)),
+            "timestampType": 0,
+            "headers": [{"key": "h", "value": b"x"}],
+            "date": time.date(),
+        }
+        for partition in range(2)
+        for number in range(200)
+    ]
+    assert in_order(table.scan()) == expected
+    assert in_order(table.scan(snapshot_id=snapshots[0].snapshot_id)) == [
+        each for each in expected if each["offset"] < 100
+    ]
+    # A date is one partition, of which alone files are read; so is what a timestamp leaves.
+    day = expected[60]["date"]
+    for chosen in (f"date = '{day}'", f"timestamp >= '{day}T00:00:00+00:00' and date <= '{day}'"):
+        scan = table.scan(row_filter=chosen)
+        assert in_order(scan) == [each for each in expected if each["date"] == day]
+        assert {each.file.partition[0] for each in scan.plan_files()} == {days_since_1970(day)}
+    assert exported(spark, str(to)).count() == len(expected)
+
+
+def at(number: int) -> datetime:
+    return datetime.fromtimestamp((BEGIN_MS + number * DAY_MS // 50) / 1000, UTC)
+
+
+def days_since_1970(day: date) -> int:
+    return (day - date(1970, 1, 1)).days
+
+
+def in_order(scan: Any) -> list[Any]:
+    found = scan.to_arrow().to_pylist()
+    return sorted(found, key=lambda each: (each["partition"], each["offset"]))
+
+
+@pytest.mark.forms(1)
+@pytest.mark.parametrize("format_name", ["parquet", "iceberg"])
 def test_a_run_that_is_killed(
+    format_name: str,
     spark: Any,
     cluster: Cluster,
     load: Callable[..., Any],
@@ -133,7 +213,7 @@ def test_a_run_that_is_killed(
     settings = " ".join(f"--conf {key}='{value}'" for key, value in QUICK.items())
     process = subprocess.Popen(
         [sys.executable, "-m", "ottla.cli", "pipeline", "export", "--bootstrap-server",
-         cluster.bootstrap, "--topic", topic, "--to", str(to)],
+         cluster.bootstrap, "--topic", topic, "--to", str(to), "--format", format_name],
         env={**os.environ, "PYSPARK_SUBMIT_ARGS": f"{settings} pyspark-shell"},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
@@ -149,9 +229,13 @@ def test_a_run_that_is_killed(
         os.killpg(process.pid, signal.SIGKILL)
         process.wait(30)
     source = Source(topic=topic, cluster=ClientConfig(bootstrap=cluster.bootstrap))
-    result = export(spark, ExportOptions(source=source, to=str(to)))
+    result = export(spark, ExportOptions(source=source, to=str(to), format=format_name))
     assert result.recovered in ("discarded", "completed")
-    table = spark.read.parquet(str(to))
+    if format_name == "iceberg":
+        offsets = iceberg_table(to, topic).scan(selected_fields=("partition", "offset")).to_arrow()
+        table = spark.createDataFrame(offsets)
+    else:
+        table = spark.read.parquet(str(to))
     assert table.count() == KILLED_ROWS
     assert table.select("partition", "offset").distinct().count() == KILLED_ROWS
     assert load(topic).count() == KILLED_ROWS

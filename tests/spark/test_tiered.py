@@ -22,7 +22,9 @@ from ottla.spark.jobs.export import ExportOptions, Source, export
 from ottla.spark.jobs.replay import ReplayOptions, replay
 from ottla.spark.tier_planning import Tiers
 from ottla.testing import Cluster
+from tests.cluster import stored
 from tests.exposition import Scrape
+from tests.unit.spark.tiered_log import TieredLog
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
@@ -125,7 +127,13 @@ def read(spark: Any, tiered: Cluster) -> Callable[..., Any]:
 
 
 def stream(
-    spark: Any, cluster: Cluster, topic: str, directory: Path, *, brokers: bool = True
+    spark: Any,
+    cluster: Cluster,
+    topic: str,
+    directory: Path,
+    *,
+    brokers: bool = True,
+    isolation: str = "read_uncommitted",
 ) -> Any:
     """Return what writes a topic's rows to a directory, in batches of 150 offsets."""
     reader = spark.readStream.format("ottla").option("subscribe", topic)
@@ -133,6 +141,7 @@ def stream(
     reader = reader.option("startingOffsets", "earliest").option("includeHeaders", "true")
     if brokers:
         reader = reader.option("kafka.bootstrap.servers", cluster.bootstrap)
+    reader = reader.option("kafka.isolation.level", isolation)
     frame = reader.option("maxOffsetsPerTrigger", "150").load()
     writer = frame.writeStream.format("parquet").option("path", str(directory / "rows"))
     return writer.option("checkpointLocation", str(directory / "checkpoint"))
@@ -238,6 +247,81 @@ def test_a_stream_reads_both_tiers_while_the_boundary_moves(
     # A fetch may bring a little of what is behind a batch.
     served = bytes_out(tiered, topic) - before
     assert served < sum(each.size_bytes for tier in tiers for each in tier.segments) / 2
+
+
+def test_one_trigger_reads_both_tiers_at_once(
+    spark: Any, tiered: Cluster, orders: str, tmp_path: Path
+) -> None:
+    batches = []
+    for _ in range(2):
+        query = stream(spark, tiered, orders, tmp_path).trigger(once=True).start()
+        query.awaitTermination()
+        batches.append([each["numInputRows"] for each in query.recentProgress])
+    # It ignores all limits; there is nothing left for the second one.
+    assert [sum(each) for each in batches] == [RECORDS * PARTITIONS, 0]
+    assert max(batches[0]) == RECORDS * PARTITIONS
+    assert streamed(spark, tmp_path) == consumed(tiered, orders)
+
+
+def append_transactions(cluster: Cluster, topic: str, *, is_last_open: bool) -> TieredLog:
+    """Append transactions to the log of partition 0 while its broker is killed; return them.
+
+    Brokers refuse those of producers, and serve those of a log that Kafka has written.
+    """
+    last = stored.batches(cluster, topic)[-1]
+    begin = last.next_offset
+    log = TieredLog(end=begin, start=begin, epochs=[(last.partition_leader_epoch, begin)])
+    for _ in range(3):
+        log.append(2, 11)
+        log.append(3, 12)
+        log.append(1)
+        log.end_transaction(12, committed=False)
+    log.end_transaction(11, committed=True)
+    log.append(4, 13)
+    log.append(5)
+    if not is_last_open:
+        log.end_transaction(13, committed=False)
+    cluster.kill(1)
+    with stored.segments(cluster, topic)[-1].open("ab") as file:
+        file.write(b"".join(each.data for each in log.batches))
+    cluster.start(1)
+    cluster.wait_ready()
+    return log
+
+
+def offsets_of(frame: Any) -> list[tuple[int, int]]:
+    found = frame.select("partition", "offset").collect()
+    return sorted((each.partition, each.offset) for each in found)
+
+
+def test_aborted_transactions_are_left_out_of_both_tiers(
+    spark: Any, read: Callable[..., Any], tiered: Cluster, tmp_path: Path
+) -> None:
+    topic = created(tiered, "transactions")
+    fill(tiered, topic, range(10))
+    remote = append_transactions(tiered, topic, is_last_open=False)
+    fill(tiered, topic, range(10, RECORDS * PARTITIONS))
+    until_remote(tiered, topic)
+    local = append_transactions(tiered, topic, is_last_open=True)
+    assert remote.end < tiers_of(tiered, topic)[topic, 0].local_start <= local.start
+    plain = {*range(remote.start), *range(remote.end, local.start)}
+    for isolation in ("read_committed", "read_uncommitted"):
+        committed = isolation == "read_committed"
+        both = [
+            offset
+            for log in (remote, local)
+            for offset, _ in log.expected(log.start, log.end, committed=committed)
+        ]
+        expected = [(0, offset) for offset in sorted({*plain, *both})]
+        expected += [(1, offset) for offset in range(RECORDS)]
+        assert offsets_of(read(topic, kafka__isolation__level=isolation)) == expected
+        to = tmp_path / isolation
+        query = stream(spark, tiered, topic, to, isolation=isolation)
+        query.trigger(availableNow=True).start().awaitTermination()
+        assert offsets_of(spark.read.parquet(str(to / "rows"))) == expected
+    assert remote.aborted_rows
+    assert local.aborted_rows
+    assert local.stable_end < local.end
 
 
 def test_what_expired_is_lost_and_named(read: Callable[..., Any], tiered: Cluster) -> None:

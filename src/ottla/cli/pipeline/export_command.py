@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ottla.base.ids import uuid_text
-from ottla.cli.errors import CommandError, UsageError
+from ottla.cli.errors import UsageError
 from ottla.cli.options import CommandConfig, check_seconds
 from ottla.cli.pipeline.pipeline_options import TIMEOUT_SECONDS, AsJson, StoreTimeout
 from ottla.cli.pipeline.range_options import (
@@ -35,12 +35,17 @@ FORMATS = ("parquet", "delta", "iceberg")
 Target = Annotated[
     str,
     typer.Option(
-        "--to", metavar="DIR|URI", help="Where the table is: a directory, or s3://BUCKET/PREFIX."
+        "--to",
+        metavar="DIR|URI|NAME",
+        help="Where the table is: a directory, or s3://BUCKET/PREFIX. Of an Iceberg table: a "
+        "directory, or CATALOG.NAMESPACE.TABLE, of a catalog that pyiceberg is configured with.",
     ),
 ]
 Format = Annotated[
     str,
-    typer.Option("--format", metavar="FORMAT", help="The format of the table: parquet or delta."),
+    typer.Option(
+        "--format", metavar="FORMAT", help="The format of the table: parquet, delta or iceberg."
+    ),
 ]
 PartitionBy = Annotated[
     str,
@@ -121,11 +126,6 @@ def export(
 def _check_choices(format_name: str, partition_by: str, on_recreate: str) -> None:
     if format_name not in FORMATS:
         raise UsageError(f"--format {format_name}: expected {', '.join(FORMATS)}")
-    if format_name == "iceberg":
-        raise CommandError(
-            "--format iceberg is not available in this version: it needs a catalog to commit to. "
-            "Use parquet, or delta"
-        )
     if partition_by not in ("date", "none"):
         raise UsageError(f"--partition-by {partition_by}: expected date or none")
     if on_recreate not in ("fail", "continue"):

@@ -12,6 +12,7 @@ their names only; `export_journal` says how a run becomes visible, all of it or 
 
 import os
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final, TypeVar
@@ -24,18 +25,13 @@ from ottla.spark.jobs import export_journal as journal
 from ottla.spark.jobs.documents import OffsetRange
 from ottla.spark.jobs.export_delta import check_place, deltalake
 from ottla.spark.jobs.export_files import BY_DATE, BY_NONE, COLUMNS, ParquetFiles
-from ottla.spark.jobs.export_journal import Entry, ExportedFile, Table
-from ottla.spark.jobs.export_state import (
-    ALIVE,
-    DELTA,
-    PARQUET,
-    Journal,
-    check_table,
-    recover,
-)
+from ottla.spark.jobs.export_iceberg import check_target
+from ottla.spark.jobs.export_journal import Entry, ExportedFile, Phase, Table
+from ottla.spark.jobs.export_listing import DELTA, ICEBERG, PARQUET, Listing, listing_of
+from ottla.spark.jobs.export_state import ALIVE, Journal, check_table, recover
 from ottla.spark.jobs.heartbeat import PATIENCE_S, Heartbeat
 from ottla.spark.jobs.source_ranges import EDGE, Bound, Source, find_ranges, plan_tasks, report_lost
-from ottla.spark.jobs.target_store import TargetStore, absolute, target_uri
+from ottla.spark.jobs.target_store import TargetStore, target_uri
 from ottla.spark.jobs.tasks import directly, ignore, mapped, to_batches
 from ottla.spark.options import ReadOptions
 from ottla.spark.planner import Task
@@ -64,8 +60,10 @@ _ARROW: Final = pa.schema(_FIELDS)
 class ExportOptions:
     """What to export.
 
-    Fields: `to`: a directory or an object store's URI.
-            `format`: parquet; delta = the same files, and a Delta log, by the package deltalake.
+    Fields: `to`: a directory or an object store's URI; of an Iceberg table a directory, or its name
+            in a catalog (see `export_iceberg`).
+            `format`: parquet; delta or iceberg = such files in a Delta or Iceberg table, by the
+            packages deltalake and pyiceberg.
             `partition_by`: date (of the record's timestamp, UTC) or none.
             `start`: where the first run starts; later ones continue. `end`: where this one ends.
             `on_recreate`: fail, or continue with the first record of a topic that was deleted and
@@ -84,16 +82,20 @@ class ExportOptions:
     patience_s: float = PATIENCE_S
 
     def __post_init__(self) -> None:
-        target_uri(self.to)
         for name, value, expected in (
-            ("format", self.format, (PARQUET, DELTA)),
+            ("format", self.format, (PARQUET, DELTA, ICEBERG)),
             ("partition_by", self.partition_by, (BY_DATE, BY_NONE)),
             ("on_recreate", self.on_recreate, (FAIL, CONTINUE)),
         ):
             if value not in expected:
-                raise OptionError(f"{name}={value}: expected {' or '.join(expected)}")
+                *others, last = expected
+                raise OptionError(f"{name}={value}: expected {', '.join(others)} or {last}")
+        if self.format == ICEBERG:
+            check_target(self.to)
+            return
+        uri = target_uri(self.to)
         if self.format == DELTA:
-            check_place(target_uri(self.to))
+            check_place(uri)
             deltalake()
 
 
@@ -136,8 +138,14 @@ def plan_export(options: ExportOptions) -> ExportPlan:
     Raises: OptionError, ClusterError, RemoteStorageError; JournalError; DataLossError where records
             are gone, unless `skip_lost`.
     """
-    with TargetStore(options.to, options.timeout_s) as store:
-        return _plan(options, Journal(store).last)
+    with _listing(options) as listing:
+        place = listing.place()
+        if place is None:
+            return _plan(options, None)
+        with TargetStore(place, options.timeout_s) as store:
+            entries = Journal(store)
+            _check_target(options, listing, entries)
+            return _plan(options, entries.last)
 
 
 def export(
@@ -152,23 +160,26 @@ def export(
     `act` runs the Spark action, and may show its progress; `report` gets lines of progress.
     Raises: as `plan_export`; RunningError where another export to this target is under way.
     """
-    options = replace(options, to=absolute(options.to))
-    with TargetStore(options.to, options.timeout_s) as store:
+    with ExitStack() as stack:
+        listing = stack.enter_context(_listing(options))
+        place = listing.place() or listing.create()
+        store = stack.enter_context(TargetStore(place, options.timeout_s))
         store.make_root()
-        entries = Journal(store)
-        check_table(entries.last, options.source.topic, options.format, options.partition_by)
+        entries = Journal(store, listing.add_run)
+        _check_target(options, listing, entries)
+        listing.create()
         recovered = recover(entries, store, patience_s=options.patience_s, report=report)
         plan = _plan(options, entries.last)
         done: tuple[ExportedFile, ...] = ()
         run: str | None = None
         if plan.ranges:
-            with Heartbeat(options.to, ALIVE, options.timeout_s):
+            with Heartbeat(place, ALIVE, options.timeout_s):
                 run = _new_run(entries.last)
-                done = _run(spark, options, plan, store, entries, run, act, report)
+                done = _run(spark, options, plan, place, entries, run, act, report)
         return ExportResult(
             topic=options.source.topic,
             topic_id=plan.topic_id,
-            to=store.uri,
+            to=listing.name,
             run=run,
             ranges=plan.ranges,
             files=done,
@@ -177,11 +188,26 @@ def export(
         )
 
 
+def _listing(options: ExportOptions) -> Listing:
+    return listing_of(options.format, options.to, options.source.topic, options.partition_by)
+
+
+def _check_target(options: ExportOptions, listing: Listing, entries: Journal) -> None:
+    last = entries.last
+    check_table(last, options.source.topic, options.format, options.partition_by)
+    is_pending = last is not None and last.phase is Phase.COMMITTED
+    try:
+        listing.check(entries.last_published, last if is_pending else None)
+    except OptionError:
+        entries.check_last()  # Between both looks another export may have ended a run.
+        raise
+
+
 def _run(
     spark: Any,
     options: ExportOptions,
     plan: ExportPlan,
-    store: TargetStore,
+    place: str,
     entries: Journal,
     run: str,
     act: Callable[[Callable[[], Any]], Any],
@@ -197,7 +223,7 @@ def _run(
     reading, tasks = plan_tasks(source, plan.topic_id, plan.ranges)
     entries.append(journal.begun(entries.last, run, table, plan.offsets, plan.ranges))
     entries.sweep(kept=run)
-    work = partial(_export_batches, tasks, reading, options, run)
+    work = partial(_export_batches, tasks, reading, options, place, run)
     rows = mapped(spark, work, len(tasks), ROW_SCHEMA)
     files = tuple(sorted(map(_file, act(rows.collect)), key=lambda each: each.name))
     entries.commit(files)
@@ -212,7 +238,6 @@ def _new_run(last: Entry | None) -> str:
 
 def _plan(options: ExportOptions, last: Entry | None) -> ExportPlan:
     source = options.source
-    check_table(last, source.topic, options.format, options.partition_by)
     if last is not None and options.start.is_set and last.offsets:
         raise OptionError(
             "the target was exported to before, and continues where that ended: a start can only "
@@ -251,13 +276,16 @@ def _export_batches(
     tasks: Sequence[Task],
     reading: ReadOptions,
     options: ExportOptions,
+    place: str,
     run: str,
     batches: Iterator[Any],
 ) -> Iterator[Any]:
     """Run in a task: export the planned tasks of its numbers; yield its files."""
+    # pyiceberg finds a file's partition by the values of its columns.
+    has_date = options.format == ICEBERG
     with (
-        TargetStore(options.to, options.timeout_s) as store,
-        ParquetFiles(store, run, options.partition_by) as files,
+        TargetStore(place, options.timeout_s) as store,
+        ParquetFiles(store, run, options.partition_by, has_date=has_date) as files,
     ):
         for batch in batches:
             for number in batch.column(0).to_pylist():

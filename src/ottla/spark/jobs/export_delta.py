@@ -13,12 +13,11 @@ from typing import Any, Final
 import pyarrow as pa
 
 from ottla.spark.errors import OptionError, RemoteStorageError
-from ottla.spark.jobs.export_files import BY_DATE, COLUMNS, NO_DATE
+from ottla.spark.jobs.export_files import BY_DATE, COLUMNS, DATE, NO_DATE
 from ottla.spark.jobs.export_journal import Entry, ExportedFile, Phase
 from ottla.spark.schema import arrow_schema
 from ottla.stores.uri import FileUri, S3Uri, StoreUri, profile_settings
 
-DATE: Final = "date"
 _PREFIX: Final = f"{DATE}="
 
 

@@ -9,6 +9,7 @@ import os
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from datetime import date
 from pathlib import Path
 from typing import Any, Final
 
@@ -39,6 +40,8 @@ FILES_OPEN_MAX: Final = 16
 """Of one task: records of a topic whose timestamps are not in order are of many dates."""
 COMPRESSION: Final = "zstd"
 BY_DATE, BY_NONE = "date", "none"
+DATE: Final = "date"
+"""The column of a record's date, by which tables are partitioned."""
 NO_DATE: Final = "__HIVE_DEFAULT_PARTITION__"
 """Spark's name for null: of records without a timestamp, or beyond the years 1 to 9999."""
 _DAY_US: Final = 86_400_000_000
@@ -81,14 +84,18 @@ class _OpenFile:
 class ParquetFiles:
     """Writes the rows of one task. Use as a context manager; `finish` returns the files.
 
-    Fields: `run`: of the export; `partition_by`: date or none.
+    Fields: `run`: of the export; `partition_by`: date or none; `has_date`: files have a column of
+            their date, too, not only their directories.
     Raises: RemoteStorageError, OSError.
     """
 
-    def __init__(self, store: TargetStore, run: str, partition_by: str) -> None:
+    def __init__(
+        self, store: TargetStore, run: str, partition_by: str, *, has_date: bool = False
+    ) -> None:
         self._store = store
         self._run = run
         self._by_date = partition_by == BY_DATE
+        self._has_date = has_date
         self._attempt = os.urandom(4).hex()
         self._directory = tempfile.TemporaryDirectory(prefix="ottla-export-")
         self._open: dict[Place, _OpenFile] = {}
@@ -105,8 +112,9 @@ class ParquetFiles:
         if not batch.num_rows:
             return
         partition = batch.column("partition")[0].as_py()
-        for date, rows in self._by_dates(batch):
-            place = partition, date
+        for day, some in self._by_dates(batch):
+            rows = with_date(some, day) if self._has_date and day is not None else some
+            place = partition, day
             file = self._open.get(place) or self._begin(place, rows)
             file.write(rows)
             if file.size >= FILE_BYTES:
@@ -141,11 +149,11 @@ class ParquetFiles:
         return file
 
     def _end(self, place: Place) -> None:
-        partition, date = place
+        partition, day = place
         file = self._open.pop(place)
         file.flush()
         file.writer.close()
-        directory = "" if date is None else f"date={date}/"
+        directory = "" if day is None else f"{DATE}={day}/"
         name = f"{directory}{partition:05}-{file.first:020}-{self._run}-{self._attempt}.parquet"
         self._store.put_file(staged_name(self._run, name), file.path)
         size_bytes = os.path.getsize(file.path)
@@ -160,6 +168,13 @@ class ParquetFiles:
                 size_bytes=size_bytes,
             )
         )
+
+
+def with_date(batch: Any, text: str) -> Any:
+    """Return the rows with a column of their date; `text`: as `date_text` has it."""
+    day = None if text == NO_DATE else date.fromisoformat(text)
+    column = pa.repeat(pa.scalar(day, pa.date32()), batch.num_rows)
+    return batch.append_column(DATE, column)
 
 
 def days_of(timestamps: Any) -> Any:

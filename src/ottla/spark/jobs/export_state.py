@@ -9,25 +9,26 @@ from typing import Final
 from ottla.spark.errors import OptionError
 from ottla.spark.jobs import export_journal as journal
 from ottla.spark.jobs.documents import JournalError
-from ottla.spark.jobs.export_delta import add_run
 from ottla.spark.jobs.export_journal import Entry, ExportedFile, Phase
 from ottla.spark.jobs.heartbeat import PATIENCE_S, RunningError, check_not_running
 from ottla.spark.jobs.target_store import TargetStore
 
-PARQUET, DELTA = "parquet", "delta"
 ALIVE: Final = f"{journal.DIRECTORY}/alive"
 
 Report = Callable[[str], object]
+AddRun = Callable[[Entry], None]
 
 
 class Journal:
     """The journal of one target. `last`: its last entry, None = it is empty.
 
+    `add_run` lists the files of a committed run for readers; None = they look for themselves.
     Raises: JournalError; RemoteStorageError; RunningError where another run appends meanwhile.
     """
 
-    def __init__(self, store: TargetStore) -> None:
+    def __init__(self, store: TargetStore, add_run: AddRun | None = None) -> None:
         self._store = store
+        self._add_run = add_run
         self.last: Entry | None = None
         if store.has_root():
             numbers = [_number(each.name) for each in store.list_objects(journal.JOURNAL)]
@@ -46,11 +47,20 @@ class Journal:
         """Write the next entry."""
         assert entry.number == (0 if self.last is None else self.last.number + 1)
         if not self._store.put_if_absent(journal.entry_name(entry.number), journal.encode(entry)):
-            raise RunningError(
-                f"another export writes to {self._store.uri}: it has begun a run, or has given up "
-                "this one"
-            )
+            raise self._overtaken()
         self.last = entry
+
+    def check_last(self) -> None:
+        """Raise RunningError where an entry was appended since `last` was read."""
+        number = 0 if self.last is None else self.last.number + 1
+        if self._store.read_whole(journal.entry_name(number)) is not None:
+            raise self._overtaken()
+
+    def _overtaken(self) -> RunningError:
+        return RunningError(
+            f"another export writes to {self._store.uri}: it has begun a run, or has given up "
+            "this one"
+        )
 
     def commits(self) -> list[Entry]:
         """Return the entries of the runs whose files are all where readers look, oldest first."""
@@ -59,6 +69,12 @@ class Journal:
             end -= 1
         entries = (self.read(number) for number in range(end + 1))
         return [each for each in entries if each.phase is Phase.COMMITTED]
+
+    def last_published(self) -> Entry | None:
+        """Return the last entry of a run whose files are all where readers look."""
+        end = -1 if self.last is None else self.last.number
+        entries = (self.read(number) for number in range(end, -1, -1))
+        return next((each for each in entries if each.phase is Phase.PUBLISHED), None)
 
     def commit(self, files: tuple[ExportedFile, ...]) -> None:
         """Commit the run that has begun: from now on its records are exported."""
@@ -71,8 +87,8 @@ class Journal:
         assert last is not None
         moves = [(journal.staged_name(last.run, each.name), each.name) for each in last.files]
         self._store.move(moves, lambda done: report(f"publishing: {done} of {len(moves)} files"))
-        if last.table.format == DELTA:
-            add_run(self._store.parsed, last)
+        if self._add_run is not None:
+            self._add_run(last)
         self.append(journal.published(last))
 
     def sweep(self, kept: str | None = None) -> None:

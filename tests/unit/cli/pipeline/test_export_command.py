@@ -51,7 +51,11 @@ def test_wrong_usage(run: Run, arguments: tuple[str, ...], expected: str) -> Non
     ("arguments", "expected"),
     [
         (("--format", "delta", "--to", "memory://x"), "memory://x cannot hold a Delta table"),
-        (("--format", "iceberg"), "--format iceberg is not available"),
+        (
+            ("--format", "iceberg", "--to", "s3://x/y"),
+            "s3://x/y has no Iceberg catalog: expected",
+        ),
+        (("--format", "iceberg", "--to", "x.y.z"), "the Iceberg table x.y.z: URI missing"),
         (("--to", "ftp://x"), "to: ftp://x: expected file://"),
         (("--remote-storage", "ftp://x"), "--remote-storage ftp://x: expected"),
         (("--bootstrap-server", "127.0.0.1:1"), "no broker answers at 127.0.0.1:1"),

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from ottla.spark.errors import OptionError, RemoteStorageError
-from ottla.spark.jobs import export_state
+from ottla.spark.jobs import export_listing
 from ottla.spark.jobs.export_delta import add_run, storage_options, table_uri
 from ottla.stores.uri import parse_store_uri
 from tests.unit.spark.fake_broker import FakeBroker
@@ -144,7 +144,7 @@ def test_a_run_that_is_killed_beside_the_transaction(
         raise Killed
 
     with monkeypatch.context() as patch:
-        patch.setattr(export_state, "add_run", kill)
+        patch.setattr(export_listing, "add_run", kill)
         for _ in range(2):
             with pytest.raises(Killed):
                 run(broker, tmp_path, format="delta")
@@ -175,7 +175,7 @@ def test_what_is_refused(
     monkeypatch.setitem(sys.modules, "deltalake", None)
     with pytest.raises(OptionError, match="the format delta needs the package deltalake: pip ins"):
         options(broker, tmp_path, format="delta")
-    with pytest.raises(OptionError, match="format=orc: expected parquet or delta"):
+    with pytest.raises(OptionError, match="format=orc: expected parquet, delta or iceberg"):
         options(broker, tmp_path, format="orc")
 
 

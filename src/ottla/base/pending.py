@@ -18,7 +18,7 @@ class Pending(Generic[T]):
 
     def __init__(self) -> None:
         self.done = False
-        self._listeners: list[Callable[[T], None]] = []
+        self._listeners: list[Callable[[T], None]] | None = None
 
     def complete(self, value: T) -> bool:
         """Set the value and call the listeners; return False where it was set before.
@@ -29,7 +29,10 @@ class Pending(Generic[T]):
             return False
         self.done = True
         self._value = value
-        listeners, self._listeners = self._listeners, []
+        listeners = self._listeners
+        if listeners is None:
+            return True
+        self._listeners = None
         failure: Exception | None = None
         for listener in listeners:
             try:
@@ -44,6 +47,8 @@ class Pending(Generic[T]):
         """Call `listener` with the value, now or when it comes."""
         if self.done:
             listener(self._value)
+        elif self._listeners is None:
+            self._listeners = [listener]
         else:
             self._listeners.append(listener)
 
@@ -52,7 +57,7 @@ class Pending(Generic[T]):
 
         A long-lived promise with short-lived listeners would collect them otherwise.
         """
-        if listener in self._listeners:
+        if self._listeners is not None and listener in self._listeners:
             self._listeners.remove(listener)
 
     def map(self, convert: Callable[[T], U]) -> "Pending[U]":

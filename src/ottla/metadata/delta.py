@@ -99,26 +99,27 @@ class _Replay:
         self.touched_features: set[str] = set()
         self.touched_deletions: set[Uuid] = set()
         self.touched_tiering: set[Uuid] = set()
-        self.open_topic: TopicImage | None = None
-        self.open_partitions: Any = None
+        self.open_topics: dict[Uuid, tuple[TopicImage, Any]] = {}
+        """Each with its partitions, as a mutable map."""
 
-    # A run of records about one topic is applied to one mutable map, and only its end makes a
-    # new value: creating a topic of 10,000 partitions would make 10,000 images otherwise.
+    # Records about partitions are applied to mutable maps, and new values are made once for all of
+    # them: creating a topic of 10,000 partitions would make 10,000 images otherwise.
 
     def _open(self, topic_id: Uuid) -> Any:
-        if self.open_topic is None or self.open_topic.id != topic_id:
-            self._close()
-            topic = self.topics.by_id(topic_id)
-            assert topic is not None, "a record about a topic that does not exist"
-            self.open_topic = topic
-            self.open_partitions = topic.partitions.mutate()
-        return self.open_partitions
+        known = self.open_topics.get(topic_id)
+        if known is not None:
+            return known[1]
+        topic = self.topics.by_id(topic_id)
+        assert topic is not None, "a record about a topic that does not exist"
+        partitions = topic.partitions.mutate()
+        self.open_topics[topic_id] = topic, partitions
+        return partitions
 
     def _close(self) -> None:
-        if self.open_topic is not None:
-            closed = replace(self.open_topic, partitions=self.open_partitions.finish())
+        for topic, partitions in self.open_topics.values():
+            closed = replace(topic, partitions=partitions.finish())
             self.topics = self.topics.with_topic(closed)
-            self.open_topic = self.open_partitions = None
+        self.open_topics.clear()
 
     def topic(self, record: TopicRecord) -> None:
         self._close()

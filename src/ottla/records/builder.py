@@ -3,6 +3,7 @@
 Sources: Kafka's MemoryRecordsBuilder, MemoryRecords.filterTo; KIP-534 (delete horizon).
 """
 
+import struct
 from collections.abc import Iterable, Sequence
 
 from crc32c import crc32c
@@ -11,6 +12,7 @@ from ottla.records.batch import (
     ATTRIBUTES_AT,
     CODEC_MASK,
     CONTROL_BIT,
+    CRC_AT,
     CREATE_TIME,
     DELETE_HORIZON_BIT,
     HEADER,
@@ -31,6 +33,7 @@ HeaderPairs = Iterable[tuple[str, bytes | None]]
 NewRecord = tuple[bytes | None, bytes | None, HeaderPairs, int]
 """Key, value, headers, timestamp in milliseconds."""
 
+_CRC = struct.Struct(">I")
 _NULL = encode_varint(-1)
 _NO_HEADERS = encode_varint(0)
 
@@ -142,13 +145,14 @@ def recompress(
 
 def seal(header: BatchHeader, section: Buffer) -> bytes:
     """Return the batch of this header and these (compressed) records; length and CRC are set."""
+    base_offset, _length, *others = header
     length = HEADER_SIZE - LOG_OVERHEAD + len(section)
     batch = bytearray(HEADER_SIZE + len(section))
-    HEADER.pack_into(batch, 0, *header._replace(batch_length=length, crc=0))
+    HEADER.pack_into(batch, 0, base_offset, length, *others)
     batch[HEADER_SIZE:] = section
     with memoryview(batch) as view:
         crc = crc32c(view[ATTRIBUTES_AT:])
-    HEADER.pack_into(batch, 0, *header._replace(batch_length=length, crc=crc))
+    _CRC.pack_into(batch, CRC_AT, crc)
     return bytes(batch)
 
 

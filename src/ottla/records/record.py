@@ -31,6 +31,9 @@ from ottla.records.compression import (
 from ottla.records.errors import CorruptBatch, InvalidRecord
 from ottla.records.varint import ZIGZAG, read_varint, read_varlong
 
+_new = tuple.__new__
+"""Makes a named tuple in a third of the time of its class: this is done for each record."""
+
 Headers = tuple[tuple[str, bytes | None], ...]
 
 TIMESTAMP_MIN: Final = -(2**63)
@@ -102,6 +105,7 @@ def read_records(
     data = record_bytes(buffer, position, header, limit=limit)
     base_offset, base_timestamp = header.base_offset, header.base_timestamp
     fixed_timestamp = header.attributes & LOG_APPEND_TIME_BIT
+    delta_max = header.last_offset_delta
     found: list[Record] = []
     cursor = 0
     delta_before = -1
@@ -111,19 +115,25 @@ def read_records(
                 _fields_at(data, cursor)
             )
             headers, cursor = _headers_at(data, cursor, count) if count else ((), cursor)
-            _check_end(cursor, end, data)
-            _check_delta(delta, delta_before, header)
+            # Cursors only grow, so this also proves that no slice before it was cut short.
+            if cursor != end or end > len(data):
+                raise _wrong_end(cursor, end)
+            if not delta_before < delta <= delta_max:
+                raise _wrong_delta(delta, delta_before, header)
             delta_before = delta
             timestamp += base_timestamp
             if not TIMESTAMP_MIN <= timestamp <= TIMESTAMP_MAX:
                 raise InvalidRecord("a record's timestamp exceeds 64 bits")
             found.append(
-                Record(
-                    base_offset + delta,
-                    header.max_timestamp if fixed_timestamp else timestamp,
-                    None if key_length < 0 else data[key_at : key_at + key_length],
-                    None if value_length < 0 else data[value_at : value_at + value_length],
-                    headers,
+                _new(
+                    Record,
+                    (
+                        base_offset + delta,
+                        header.max_timestamp if fixed_timestamp else timestamp,
+                        None if key_length < 0 else data[key_at : key_at + key_length],
+                        None if value_length < 0 else data[value_at : value_at + value_length],
+                        headers,
+                    ),
                 )
             )
     except IndexError:
@@ -328,17 +338,14 @@ def _headers_at(data: bytes, cursor: int, count: int) -> tuple[Headers, int]:
     return tuple(headers), cursor
 
 
-def _check_end(cursor: int, end: int, data: bytes) -> None:
-    # Cursors only grow, so this also proves that no slice before it was cut short.
-    if cursor != end or end > len(data):
-        raise InvalidRecord(f"a record ends at byte {end} by its length, its fields at {cursor}")
+def _wrong_end(cursor: int, end: int) -> InvalidRecord:
+    return InvalidRecord(f"a record ends at byte {end} by its length, its fields at {cursor}")
 
 
-def _check_delta(delta: int, before: int, header: BatchHeader) -> None:
-    if not before < delta <= header.last_offset_delta:
-        raise InvalidRecord(
-            f"offset delta {delta} follows {before}, the last is {header.last_offset_delta}"
-        )
+def _wrong_delta(delta: int, before: int, header: BatchHeader) -> InvalidRecord:
+    return InvalidRecord(
+        f"offset delta {delta} follows {before}, the last is {header.last_offset_delta}"
+    )
 
 
 def _too_few(header: BatchHeader, found: int) -> CorruptBatch:

@@ -198,6 +198,20 @@ def test_records_of_two_topics_may_alternate() -> None:
     assert leaders == [[-1, -1], [-1, 1]]
 
 
+def test_a_topic_may_be_removed_between_records_of_another() -> None:
+    image = after(*topic(), *topic("u", OTHER))
+    image = after(
+        PartitionChangeRecord(partition_id=0, topic_id=ID, leader=-1),
+        PartitionChangeRecord(partition_id=0, topic_id=OTHER, leader=-1),
+        RemoveTopicRecord(topic_id=OTHER),
+        PartitionChangeRecord(partition_id=1, topic_id=ID, leader=-1),
+        *topic("u", OTHER),
+        image=image,
+    )
+    leaders = {each.name: [part.leader for _, part in each.in_order()] for each in image.topics}
+    assert leaders == {"t": [-1, -1], "u": [1, 1]}
+
+
 def test_brokers_register_change_and_go() -> None:
     steps: list[tuple[Record, BrokerImage | None]] = [
         (UnfenceBrokerRecord(id=1, epoch=10), replace(BROKER, fenced=False)),

@@ -30,6 +30,7 @@ from ottla.testing.scenarios.settling import read_logs, unsettled
 from ottla.testing.scenarios.standard import draw_scenario
 from ottla.testing.scenarios.tier_logs import TierLogs
 from ottla.testing.sim import Faults, Sim
+from ottla.testing.sim.shared_decoding import decoded_once
 from ottla.testing.sim.watch.answer_watch import AnswerWatch
 from ottla.testing.sim.watch.deletions import deletions_left, is_purging, partition_dirs_left
 from ottla.testing.sim.watch.log_watch import LogWatch
@@ -92,7 +93,7 @@ def play(seed: int, options: PlayOptions) -> Report:
 
 def play_scenario(seed: int, scenario: Scenario) -> Report:
     """Play a scenario with a seed."""
-    with _few_collections():
+    with _few_collections(), decoded_once():
         return _play_scenario(seed, scenario)
 
 

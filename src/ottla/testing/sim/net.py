@@ -81,8 +81,7 @@ class Network:
         self.late_us: Callable[[int, int, bytes], int] | None = None
         """Called with source, target and frame of each request that is sent; returns by how many
         microseconds it, and what follows it on its connection, is delayed."""
-        self._observers: list[Callable[[str, int, int, bytes], None]] = []
-        self._on_frame = on_frame
+        self._observers = [on_frame]
         self._listeners: dict[Address, SimListener] = {}
         self._numbers = 0
 
@@ -151,7 +150,6 @@ class Network:
 
     def frame_arrived(self, what: str, source: int, target: int, frame: bytes) -> None:
         """Pass a frame that arrives to the digest of the history and to observers."""
-        self._on_frame(what, source, target, frame)
         for observer in self._observers:
             observer(what, source, target, frame)
         if self.arrived is not None:
@@ -201,23 +199,33 @@ class _Stream:
         """Schedule `call` at the other end, after all that was put here before."""
         if self.silent:
             return
-        self._queue.append((process, call))
-        if not self._waits:
-            self._move()
+        if self._waits:
+            self._queue.append((process, call))
+        elif self._route in self._net.cut:
+            self._queue.append((process, call))
+            self._wait()
+        else:
+            self._deliver(process, call)
 
-    def _move(self) -> None:
-        net, scheduler = self._net, self._net.scheduler
+    def _wait(self) -> None:
+        self._waits = True
+        self._net.scheduler.after(self._resend_us, self._resend)
+        self._resend_us = min(2 * self._resend_us, RESEND_MAX_US)
+
+    def _resend(self) -> None:
         self._waits = False
         while self._queue and not self.silent:
-            if self._route in net.cut:
-                self._waits = True
-                scheduler.after(self._resend_us, self._move)
-                self._resend_us = min(2 * self._resend_us, RESEND_MAX_US)
+            if self._route in self._net.cut:
+                self._wait()
                 return
             self._resend_us = RESEND_US
-            process, call = self._queue.popleft()
-            self._last_us = max(scheduler.now_us + net.delay_us(), self._last_us)
-            scheduler.at(self._last_us, call, process)
+            self._deliver(*self._queue.popleft())
+
+    def _deliver(self, process: Process | None, call: Callable[[], None]) -> None:
+        net, last_us = self._net, self._last_us
+        at_us = net.scheduler.now_us + net.delay_us()
+        self._last_us = at_us if at_us > last_us else last_us
+        net.scheduler.at(self._last_us, call, process)
 
 
 class Pipe:

@@ -51,7 +51,7 @@ MINUTE_US = 60_000 * MS
 SWAPPED = (CLEANED, SWAP)
 FOLLOWED = frozenset({"truncate", "open", "rename", "write_atomic"})
 """The disk operations that `disk_used` is called for."""
-VOTE = (52).to_bytes(2, "big")
+VOTE = 52
 """The key of the Vote API, as bytes of a request."""
 
 
@@ -113,8 +113,8 @@ class Part:
     def observe(self, observation: Observation) -> None:
         """Called with each observation."""
 
-    def frame(self, what: str, source: int, target: int, frame: bytes) -> None:
-        """Called with each frame that arrives, before it is read; see `Network.frame_arrived`."""
+    def request(self, key: int, source: int, target: int, frame: bytes) -> None:
+        """Called with each request that arrives, and its API key, before it is read."""
 
     def disk_used(self, node: SimulatedNode, operation: str, path: str) -> None:
         """Called before each disk operation of a node."""
@@ -172,7 +172,7 @@ class DirectedFaults:
                 for part in self.parts
                 if getattr(type(part), name) is not getattr(Part, name)
             ]
-            for name in ("observe", "frame", "disk_used")
+            for name in ("observe", "request", "disk_used")
         }
         self.sim.observe(self._observe)
         if self.rates.quorum_power:
@@ -323,12 +323,13 @@ class DirectedFaults:
 
     def frame(self, what: str, source: int, target: int, frame: bytes) -> None:
         """Called with each frame that arrives."""
-        if self.is_over:
+        if what != "request" or self.is_over:
             return
-        if frame[4:6] == VOTE and what == "request":
+        key = int.from_bytes(frame[4:6], "big")
+        if key == VOTE:
             self.vote_candidates[target] = source
-        for arrived in self._watching["frame"]:
-            arrived(what, source, target, frame)
+        for arrived in self._watching["request"]:
+            arrived(key, source, target, frame)
 
     # -- crashes -------------------------------------------------------------------------------
 

@@ -112,11 +112,11 @@ class AlterPartitionFaults(Part):
         self._faults = faults
         self._quiet_until_us = 0
 
-    def frame(self, what: str, source: int, target: int, frame: bytes) -> None:
+    def request(self, key: int, source: int, target: int, frame: bytes) -> None:
         """Disturb some of the AlterPartition requests."""
-        faults = self._faults
-        if what != "request" or int.from_bytes(frame[4:6], "big") != ALTER_PARTITION:
+        if key != ALTER_PARTITION:
             return
+        faults = self._faults
         random, sim = faults.random, faults.sim
         if sim.scheduler.now_us < self._quiet_until_us or source < 0:
             return

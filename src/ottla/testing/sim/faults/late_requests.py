@@ -40,12 +40,11 @@ class LateRequests(Part):
         self._faults = faults
         self._kept: list[_Kept] = []
 
-    def frame(self, what: str, source: int, target: int, frame: bytes) -> None:
+    def request(self, key: int, source: int, target: int, frame: bytes) -> None:
         """Keep some of the requests that arrive."""
-        key = int.from_bytes(frame[4:6], "big")
-        faults = self._faults
-        if what != "request" or source < 0 or key not in LATE_KEYS:
+        if source < 0 or key not in LATE_KEYS:
             return
+        faults = self._faults
         random, chance = faults.random, faults.rates.late
         if random.random() >= (chance * HEARTBEAT_SHARE if key == HEARTBEAT else chance):
             return

@@ -16,6 +16,8 @@ from ottla.host.kraft.node_mode import KRaftMode
 from ottla.host.kraft.quorum_replay import read_log
 from ottla.host.kraft.quorum_storage import QuorumStorage
 from ottla.host.node_core import NodeCore
+from ottla.log.local_log import LocalLog
+from ottla.log.log_offsets import LogOffsets
 from ottla.log.partition_log import PartitionLog
 from ottla.metadata.deletions import DeletionImage
 from ottla.metadata.delta import ClusterDelta
@@ -292,7 +294,11 @@ class MetadataWitness:
             self._notify(self._batches.popleft())
 
 
-_UNSEEN = (None, -1, -1, NO_EPOCH)
+_Seen = tuple[PartitionLog | None, LocalLog, LogOffsets, int, int, int]
+"""A partition's log and its two parts, the log's end, the high watermark and the leader epoch."""
+
+_NOTHING: Any = None
+_UNSEEN: _Seen = (None, _NOTHING, _NOTHING, -1, -1, NO_EPOCH)
 
 
 @lru_cache(maxsize=1024)
@@ -328,8 +334,8 @@ class Watch:
         self._metadata: MetadataWitness | None = None
         self._subscribed = False
         self._hosted: tuple[Partition, ...] = ()
-        self._seen: dict[Partition, tuple[PartitionLog | None, int, int, int]] = {}
-        """Of each hosted partition the log, its end, the high watermark and the leader epoch."""
+        self._seen: dict[Partition, _Seen] = {}
+        """What was seen last of each hosted partition."""
         self._watermarks: dict[tuple[Uuid, int], tuple[int, int]] = {}
         self._ends: dict[tuple[Uuid, int], int] = {}
         self._logs: dict[tuple[Uuid, int], PartitionLog] = {}
@@ -381,18 +387,26 @@ class Watch:
         if hosted is not self._hosted:
             self._hosted = hosted
             self._seen = {each: self._seen.get(each, _UNSEEN) for each in hosted}
-        # After most events nothing has changed: this loop makes no objects.
-        for partition, (log_seen, end, high_watermark, epoch) in self._seen.items():
+        # After most events nothing has changed: this loop makes no objects, and calls nothing.
+        for partition, (log_seen, local, offsets, end, watermark, epoch) in self._seen.items():
             log = partition.log
-            if log is not None and (
-                log.log_end_offset != end
-                or log.high_watermark != high_watermark
-                or partition.leader_epoch != epoch
-                or log is not log_seen
+            if log is None or (
+                log is log_seen
+                and local.log_end_offset == end
+                and offsets.high_watermark == watermark
+                and partition.leader_epoch == epoch
             ):
-                state = log, log.log_end_offset, log.high_watermark, partition.leader_epoch
-                self._seen[partition] = state
-                self._look_at_partition(partition, log)
+                continue
+            local, offsets = log.local, log.offsets
+            self._seen[partition] = (
+                log,
+                local,
+                offsets,
+                local.log_end_offset,
+                offsets.high_watermark,
+                partition.leader_epoch,
+            )
+            self._look_at_partition(partition, log)
 
     def _look_at_partition(self, partition: Partition, log: PartitionLog) -> None:
         key = partition.topic_id, partition.partition_id

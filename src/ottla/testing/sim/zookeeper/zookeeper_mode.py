@@ -9,11 +9,13 @@ read the new version would pass the check alone; KAFKA-6082.)
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
+from functools import lru_cache
 from random import Random
 
 from ottla.base.zookeeper import Check, Create, OpenSession, SetData, ZnodeData
 from ottla.metadata.delta import delta_between, replay
 from ottla.metadata.image import EMPTY, ClusterImage
+from ottla.metadata.records import Record
 from ottla.metadata.znodes import paths
 from ottla.metadata.znodes.fields import ZnodeError
 from ottla.metadata.znodes.load import Snapshot, TieringNodes, records_of
@@ -208,27 +210,40 @@ def image_of(tree: Tree, zxid: int) -> ClusterImage:
 
     Its offset is the zxid.
     """
-    topics = _below(tree, paths.TOPICS)
     brokers = _below(tree, paths.BROKER_IDS)
-    keys = [(name, number) for name, got in topics.items() for number in _numbers(name, got)]
-    states = {}
-    for key in keys:
-        states[key] = _read(tree, paths.state(*key))
     deletions = _below(tree, paths.DELETIONS)
-    snapshot = Snapshot(
+    others = Snapshot(
         brokers={int(name): got for name, got in brokers.items()},
-        topics=topics,
-        states=states,
         deletions={paths.deletion_id(name): got for name, got in deletions.items()},
-        tiering={
-            name: TieringNodes(
+    )
+    records = [*records_of(others).records]
+    for name, got in sorted(_below(tree, paths.TOPICS).items()):
+        states = tuple(
+            (number, _read(tree, paths.state(name, number))) for number in _numbers(name, got.data)
+        )
+        tiering = None
+        if _read(tree, paths.tiering(name)) is not None:
+            tiering = TieringNodes(
                 _read(tree, paths.tiered_epoch(name)), _read(tree, paths.tiering_state(name))
             )
-            for name in topics
-            if _read(tree, paths.tiering(name)) is not None
-        },
+        records += _topic_records(name, got, states, tiering)
+    return replay(EMPTY, records, offset=zxid, epoch=0).image
+
+
+@lru_cache(maxsize=4096)
+def _topic_records(
+    name: str,
+    topic: ZnodeData,
+    states: tuple[tuple[int, ZnodeData | None], ...],
+    tiering: TieringNodes | None,
+) -> tuple[Record, ...]:
+    """Return the records of a topic. Most transactions change the znodes of one topic or none."""
+    snapshot = Snapshot(
+        topics={name: topic},
+        states={(name, number): got for number, got in states},
+        tiering={} if tiering is None else {name: tiering},
     )
-    return replay(EMPTY, records_of(snapshot).records, offset=zxid, epoch=0).image
+    return records_of(snapshot).records
 
 
 def _read(tree: Tree, path: str) -> ZnodeData | None:
@@ -246,8 +261,9 @@ def _below(tree: Tree, parent: str) -> dict[str, ZnodeData]:
     return found
 
 
-def _numbers(name: str, got: ZnodeData) -> list[int]:
+@lru_cache(maxsize=4096)
+def _numbers(name: str, data: bytes) -> tuple[int, ...]:
     try:
-        return sorted(decode_topic(name, got.data).partitions)
+        return tuple(sorted(decode_topic(name, data).partitions))
     except ZnodeError:
-        return []
+        return ()

@@ -1,21 +1,36 @@
 """A simulated cluster over ZooKeeper forms, and writes of topics' znodes by others than the
 controller are reported.
 
-Method: whole clusters for some virtual seconds; writes of a client that is no controller.
+Method: whole clusters for some virtual seconds; writes of a client that is no controller. The image
+of the znodes follows each of their changes, although unchanged topics are not decoded again.
 """
 
 from random import Random
 
-from ottla.base.zookeeper import Check, Create, Delete, SessionState, ZkError
+from ottla.base.ids import Uuid
+from ottla.base.zookeeper import (
+    Check,
+    Create,
+    Delete,
+    Operation,
+    SessionState,
+    SetData,
+    ZkError,
+)
+from ottla.metadata.image import PartitionImage, TopicImage
 from ottla.metadata.znodes import paths
+from ottla.metadata.znodes.partition_state import StateZnode, encode_state
+from ottla.metadata.znodes.topic import Assignment, encode_topic
 from ottla.testing.sim import Faults, Sim
 from ottla.testing.sim.watch.observations import UnfencedWrite
 from ottla.testing.sim.zookeeper.zookeeper_mode import (
     NO_RATES,
     ZooKeeperRates,
+    image_of,
     within_zookeeper_guarantees,
 )
 from ottla.testing.sim.zookeeper.zookeeper_session import session_opener
+from ottla.testing.sim.zookeeper.zookeeper_tree import Author, Tree
 
 
 def test_a_cluster_forms_the_same_way_each_time() -> None:
@@ -69,3 +84,88 @@ def test_faults_are_drawn_and_end_with_healing() -> None:
     assert sim.zookeeper.model.is_up
     sim.run_until(lambda: all(node.serves for node in sim.nodes.values()), limit_ms=40_000)
     sim.run_until(lambda: sorted(sim.image.brokers) == [1, 2, 3], limit_ms=20_000)
+
+
+ID, OTHER_ID = Uuid(b"\1" * 16), Uuid(b"\2" * 16)
+
+
+class Znodes:
+    """A tree with the topics `t` and `u`, of two partitions each."""
+
+    def __init__(self) -> None:
+        self.tree = Tree()
+        self.zxid = 0
+        for parent in ("/brokers", paths.TOPICS):
+            self.change(Create(parent))
+        for name, topic_id in (("t", ID), ("u", OTHER_ID)):
+            self.create(name, topic_id)
+
+    def change(self, *operations: Operation) -> None:
+        self.zxid += 1
+        assert not isinstance(self.tree.apply(operations, Author(0, self.zxid, 0)), ZkError)
+
+    def create(self, name: str, topic_id: Uuid) -> None:
+        self.change(
+            Create(paths.topic(name), topic(topic_id)),
+            Create(f"{paths.topic(name)}/partitions"),
+            *(
+                operation
+                for number in (0, 1)
+                for operation in (
+                    Create(f"{paths.topic(name)}/partitions/{number}"),
+                    Create(paths.state(name, number), state(leader=1)),
+                )
+            ),
+        )
+
+    def topic(self, name: str) -> TopicImage:
+        image = image_of(self.tree, self.zxid)
+        assert image.position[0] == self.zxid
+        found = image.topics.by_name(name)
+        assert found is not None
+        return found
+
+    def partition(self, name: str, number: int) -> PartitionImage:
+        return self.topic(name).partitions[number]
+
+
+def topic(topic_id: Uuid) -> bytes:
+    return encode_topic([(number, Assignment((1, 2))) for number in (0, 1)], topic_id)
+
+
+def state(leader: int) -> bytes:
+    return encode_state(
+        StateZnode(leader=leader, leader_epoch=leader, controller_epoch=1, isr=(1, 2))
+    )
+
+
+def test_the_image_of_the_znodes_follows_each_change() -> None:
+    znodes = Znodes()
+    before, other = znodes.partition("t", 0), znodes.topic("u")
+    assert (before.leader, before.isr) == (1, (1, 2))
+    znodes.change(SetData(paths.state("t", 0), state(leader=2)))
+    assert znodes.partition("t", 0).leader == 2
+    assert znodes.partition("t", 1).leader == 1
+    assert znodes.topic("u") == other
+    # The same data again, at another version.
+    znodes.change(SetData(paths.state("t", 0), state(leader=1)))
+    assert znodes.partition("t", 0).leader == 1
+    assert znodes.partition("t", 0).partition_epoch == before.partition_epoch + 2
+    znodes.change(SetData(paths.topic("t"), topic(Uuid(b"\3" * 16))))
+    assert znodes.topic("t").id == Uuid(b"\3" * 16)
+    znodes.change(Delete(paths.state("t", 1)))
+    assert znodes.partition("t", 1).leader == -1
+
+
+def test_a_topic_that_is_deleted_is_not_in_the_image() -> None:
+    znodes = Znodes()
+    znodes.topic("t")
+    znodes.change(
+        *(Delete(paths.state("t", number)) for number in (0, 1)),
+        *(Delete(f"{paths.topic('t')}/partitions/{number}") for number in (0, 1)),
+        Delete(f"{paths.topic('t')}/partitions"),
+        Delete(paths.topic("t")),
+    )
+    assert [each.name for each in image_of(znodes.tree, znodes.zxid).topics] == ["u"]
+    znodes.create("t", ID)
+    assert znodes.partition("t", 0).leader == 1

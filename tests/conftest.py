@@ -33,8 +33,9 @@ SIMULATOR = "tests/sim"
 
 LEFT_OUT = "left out"
 
-NICENESS = 5
-"""Of workers that begin with what needs a core: whoever waits much goes on at once when it can."""
+NICENESS = 10
+"""Of workers that begin with what needs a core: whoever waits much goes on at once when it can.
+Spark waits ten seconds at most for a Python that it has started."""
 
 SPARK_STREAMS = f"{SPARK} streams"
 """Tests of Spark that share a second session, since one takes too long for all."""
@@ -45,12 +46,12 @@ SPARK_ALONE = ("tests/spark/test_demo.py", "tests/spark/test_clusters.py")
 LONGEST = (
     SPARK,
     "tests/sim/test_seeds.py",
-    "tests/cluster/test_slow_store.py",
     SPARK_STREAMS,
+    "tests/cluster/test_tiered_deletion.py",
+    "tests/cluster/test_slow_store.py",
     *SPARK_ALONE,
     "tests/cluster/test_tiered_storage.py",
     "tests/cluster/test_tiered_off.py",
-    "tests/cluster/test_tiered_deletion.py",
     "tests/cluster/test_cli_local.py",
     "tests/cluster/zookeeper/test_local_clusters.py",
     "tests/cluster/zookeeper/test_tiered_storage.py",
@@ -63,6 +64,15 @@ LONGEST = (
     "tests/cluster/test_rolling_restart.py",
     "tests/cluster/test_replicated_compaction.py",
     "tests/cluster/test_lost_disks.py",
+    "tests/unit/testing/sim/faults/test_directed_faults.py",
+    "tests/unit/raft/test_simulation.py",
+    "tests/unit/broker/remote/tasks/test_tiering_crashes.py",
+    "tests/unit/broker/remote/tasks/test_crashes.py",
+    "tests/unit/testing/sim/test_nodes.py",
+    "tests/unit/testing/sim/test_sim.py",
+    "tests/unit/testing/scenarios/test_runner.py",
+    "tests/unit/log/test_durability_model.py",
+    "tests/unit/controller/deletion/test_deletion_walk.py",
 )
 """What is begun first, so that no worker is left alone with one of them at the end."""
 

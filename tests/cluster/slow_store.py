@@ -42,7 +42,7 @@ RECORDS = 100
 """Of each partition, before the store is silent and again while it is: six segments."""
 
 PAUSE_SECONDS = 0.05
-"""Between two operations of a client: what each takes matters, not how many there are."""
+"""Between two operations of a client, for the benchmark: each percentile is of many."""
 
 BUCKET = "slow"
 KINDS = frozenset({"log", "index", "timeindex", "txnindex", "snapshot", "epochs"})
@@ -167,15 +167,18 @@ def scene() -> Iterator[Scene]:
 class Clients(Background):
     """Clients that need no remote storage, one operation after the other, while a block runs.
 
-    Fields: `seconds`: how long each took, by kind.
+    Fields: `seconds`: how long each took, by kind. `pause_seconds`: between two of one kind.
     """
 
     KINDS = ("produce", "join", "create", "delete")
 
-    def __init__(self, cluster: Cluster, topic: str) -> None:
+    def __init__(
+        self, cluster: Cluster, topic: str, *, pause_seconds: float = PAUSE_SECONDS
+    ) -> None:
         super().__init__((self._produce, self._join, self._topics), patience=90)
         self._bootstrap = cluster.bootstrap
         self._topic = topic
+        self._pause_seconds = pause_seconds
         self.seconds: dict[str, list[float]] = {kind: [] for kind in self.KINDS}
 
     def begun(self) -> None:
@@ -214,7 +217,7 @@ class Clients(Background):
                 producer.produce(self._topic, bytes(100), on_delivery=delivered)
                 assert producer.flush(60) == 0
             assert not failures
-            self._stop.wait(PAUSE_SECONDS)
+            self._stop.wait(self._pause_seconds)
 
     def _join(self) -> None:
         while not self._stop.is_set():
@@ -232,7 +235,7 @@ class Clients(Background):
                     consumer.poll(0.02)
                     assert time.monotonic() < deadline, "the group has no assignment"
             consumer.close()
-            self._stop.wait(PAUSE_SECONDS)
+            self._stop.wait(self._pause_seconds)
 
     def _topics(self) -> None:
         with Closing(client_of("confluent").admin(self._bootstrap)) as admin:
@@ -242,7 +245,7 @@ class Clients(Background):
                     admin.create_topic(name, partitions=3, replication_factor=3)
                 with self._timed("delete"):
                     admin.delete_topic(name)
-                self._stop.wait(PAUSE_SECONDS)
+                self._stop.wait(self._pause_seconds)
 
 
 class Fetchers(Background):

@@ -32,7 +32,7 @@ from .raw import SECONDS, port_of, produce_bytes
 
 pytestmark = [pytest.mark.alone, pytest.mark.timeout(400)]
 
-ATTACK_SECONDS = 6.0
+ATTACK_SECONDS = 4.0
 ROUNDS = 3
 LAG_SECONDS = 0.25
 """How late the loop may be, once or twice, on a machine that others use, too."""

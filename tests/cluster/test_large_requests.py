@@ -97,7 +97,7 @@ def loop_lag_over(cluster: Cluster, seconds: float) -> int:
 LARGE = large_requests(MANY)
 
 
-@pytest.mark.forms(4)
+@pytest.mark.forms(2)
 @pytest.mark.parametrize("name", LARGE)
 def test_one_large_request_holds_up_nobody(
     name: str, victim: Cluster, bystander: Bystander

@@ -12,6 +12,7 @@ import time
 import pytest
 
 from ottla.base.ids import uuid_text
+from ottla.testing import Cluster
 
 from .clients import eventually
 from .conftest import BROKERS, Reports, new_replicated_topic
@@ -31,9 +32,12 @@ from .slow_store import (
 
 pytestmark = pytest.mark.timeout(600)
 
-BEFORE_SECONDS = 8.0
+BEFORE_SECONDS = 5.0
 SILENT_SECONDS = 45.0
 """Longer than the deadline of a call to the store, and of all attempts of a read."""
+
+PAUSE_SECONDS = 0.4
+"""Between two operations of a client: that each is done matters, not how many there are."""
 
 THREADS_GROWTH_MAX = 16
 GROWTH_BYTES_MAX = 150 << 20
@@ -43,14 +47,14 @@ def test_a_silent_store_holds_up_nobody_who_does_not_need_it(reports: Reports) -
     with scene() as made:
         cluster = made.cluster
         topic = new_replicated_topic(cluster, "bystander", 3)
-        with Clients(cluster, topic) as before, Sizes(cluster) as sizes_before:
+        with clients(cluster, topic) as before, Sizes(cluster) as sizes_before:
             time.sleep(BEFORE_SECONDS)
         stalls_before = sum(stalls(scrape(cluster, node), 0.1) for node in BROKERS)
         made.gate.shut()
         made.produce()
         with Fetchers(made) as fetchers:
             eventually(lambda: made.gate.held >= 3, within=30, what="calls that hang")
-            with Clients(cluster, topic) as during, Sizes(cluster) as sizes:
+            with clients(cluster, topic) as during, Sizes(cluster) as sizes:
                 time.sleep(SILENT_SECONDS)
                 copying = metric(
                     cluster, "kafka_server_broker_topic_metrics_remote_copy_lag_segments"
@@ -76,6 +80,10 @@ def test_a_silent_store_holds_up_nobody_who_does_not_need_it(reports: Reports) -
             assert more < GROWTH_BYTES_MAX, f"broker {node} grew by {more >> 20} MB"
             assert "Traceback" not in cluster.logs(node)
         check_copied_once(made)
+
+
+def clients(cluster: Cluster, topic: str) -> Clients:
+    return Clients(cluster, topic, pause_seconds=PAUSE_SECONDS)
 
 
 def table(before: Clients, during: Clients, stalled: float) -> list[str]:

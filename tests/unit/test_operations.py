@@ -25,6 +25,8 @@ def documented() -> list[tuple[str, str]]:
 
 def logged(source: str) -> Iterator[tuple[str, str]]:
     """Yield level and text of each log call, with … for each argument."""
+    if not any(f".{method}(" in source for method in LEVELS):
+        return  # Most files log nothing; to parse all would take seconds.
     for node in ast.walk(ast.parse(source)):
         match node:
             case ast.Call(

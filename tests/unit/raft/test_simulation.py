@@ -32,7 +32,7 @@ from .faults import Faults
 from .member import Member
 from .simulation import Simulation
 
-SEEDS = int(os.environ.get("OTTLA_RAFT_SEEDS", "48"))
+SEEDS = int(os.environ.get("OTTLA_RAFT_SEEDS", "24"))
 ROUGH_MS, SETTLING_MS, CALM_MS = 7_000, 7_500, 1_000
 SIZES = ((3, 1), (5, 1), (3, 0), (1, 2))
 BAD_SEEDS = Path(__file__).parents[2] / "seeds.txt"

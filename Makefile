@@ -29,10 +29,10 @@ demo: $(STAMP)
 	@$(BIN)/ottla demo --chart demo.png
 
 # Unit tests need the cores, and a process that nothing else has changed. Tests of clusters and of
-# Spark wait more than they work, simulated clusters need a core: they run beside each other, three
-# workers a core, eight at most (see tests/conftest.py). What judges latencies runs alone. In each
-# line's last words "deselected" are those that are left to `make soak`.
-WORKERS = $(shell n=$$(nproc); echo $$((n < 3 ? 3 * n : 8)))
+# Spark wait more than they work, simulated clusters need a core: they run beside each other, five
+# workers for two cores, eight at most (see tests/conftest.py). What judges latencies runs alone. In
+# each line's last words "deselected" are those that are left to `make soak`.
+WORKERS = $(shell n=$$(nproc); echo $$((n < 3 ? 5 * n / 2 : 8)))
 # One more than there are cores: some wait for a timer, a thread or a disk.
 UNIT_WORKERS = $(shell n=$$(nproc); echo $$((n < 8 ? n + 1 : 8)))
 

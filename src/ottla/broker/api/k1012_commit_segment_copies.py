@@ -3,7 +3,8 @@
 Behaviour: per copy NONE once its objects are in this broker's store in their sizes: finished, with
            COPY_FINISHED replayed; or kept, until the segments before it are copied.
            A copy that is committed again is answered alike. INVALID_REQUEST: it is not granted, as
-           its lease has ended or it was given up, or objects are missing, which gives it up.
+           its lease has ended or it was given up. RESOURCE_NOT_FOUND: objects are missing, or are
+           of another size, which gives it up.
            REQUEST_TIMED_OUT: the store does not answer; commit it again.
            Per partition FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH or FENCED_STATE_EPOCH where the
            grants are of another leader epoch or tiered epoch; else as GrantSegmentCopies.

@@ -502,7 +502,7 @@ class GrantTask:
             term.write_unknown(segment)
             self._give_up(segment, problem)
             return ApiError(
-                Error.INVALID_REQUEST, f"the brokers' store does not have the copy: {problem}"
+                Error.RESOURCE_NOT_FOUND, f"the brokers' store does not have the copy: {problem}"
             )
         term.grants[copy.segment_id] = replace(grant, is_kept=True)
         return None

@@ -265,7 +265,7 @@ def test_a_repeated_commit_is_answered_alike() -> None:
 def test_objects_that_are_missing_refuse_a_commit(missing: ObjectKind) -> None:
     bench, broker, copier = granted(2)
     copier.copy(0, without=missing)
-    expected = True if missing is ObjectKind.TXN_INDEX else Error.INVALID_REQUEST
+    expected = True if missing is ObjectKind.TXN_INDEX else Error.RESOURCE_NOT_FOUND
     assert copier.commit(0) == [expected]
     bench.run(LATER_S + HOUR_S)
     bench.check(broker, ALL[:2])
@@ -277,7 +277,7 @@ def test_objects_of_another_size_refuse_a_commit(kind: ObjectKind) -> None:
     copier.copy(0)
     name = object_name(copier.held[0].segment, kind)
     bench.model.put(name, bench.model.objects[name] + b"123456789012", replace=True)
-    assert copier.commit(0) == [Error.INVALID_REQUEST]
+    assert copier.commit(0) == [Error.RESOURCE_NOT_FOUND]
     bench.run(HOUR_S)
     bench.check(broker, ALL[:1])
 

@@ -83,7 +83,9 @@ class _Leader:
         self.expiration = ExpirationTask(self.term, self._manifests, self._objects_deleted)
         self._restored: Pending[None] = Pending()
         self.opening = LeaderOpening(self.term, self._restored)
-        self.grants = GrantTask(self.term, self._manifests, self._wake_copies)
+        self.grants = GrantTask(
+            self.term, self._manifests, wake_copies=self._wake_copies, expire=self._expire
+        )
         self._tasks = [
             self._task(self.copy.run()),
             self._task(self.expiration.run()),

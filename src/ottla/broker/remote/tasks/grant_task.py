@@ -10,8 +10,8 @@ handled one after the other. The leader stays the only one that writes segment m
    copied. A commit that comes earlier is kept.
 
 A copy that is not committed within its lease, that its holder gives up, or whose objects are
-missing, is a failed copy: the copy task marks it DELETE_STARTED, and the expiration task deletes
-its objects. So it is with all grants when the term ends: the next leader's fence ends them.
+missing, is a failed copy: it is marked DELETE_STARTED, and the expiration task deletes its objects.
+So it is with all grants when the term ends: the next leader's fence ends them.
 
 The copy quota does not limit granted copies: this broker does not write their objects.
 """
@@ -163,18 +163,30 @@ class _Waiting:
 
 
 class GrantTask:
-    """See the module. `wake_copies`: called when the copy task has something to do again."""
+    """See the module.
+
+    `wake_copies`: called when the copy task has something to do again; `expire`: when objects of a
+    failed copy are to be deleted.
+    """
 
     def __init__(
-        self, term: LeaderTerm, manifests: ManifestWriter, wake_copies: Callable[[], object]
+        self,
+        term: LeaderTerm,
+        manifests: ManifestWriter,
+        *,
+        wake_copies: Callable[[], object],
+        expire: Callable[[], object],
     ) -> None:
         self._term = term
         self._environment = term.environment
         self._log = term.log
         self._manifests = manifests
         self._wake_copies = wake_copies
+        self._expire = expire
         self._requests: deque[_Waiting] = deque()
         self._granted: dict[Uuid, _Granted] = {}
+        self._failed: list[SegmentMetadata] = []
+        """Failed copies that are not marked."""
         self._is_closed = False
         self._is_manifest_due = False
         self.wakeup = Wakeup(self._environment.timers, self._environment.clock)
@@ -220,6 +232,7 @@ class GrantTask:
                 if self._requests:
                     yield from self._respond(self._requests[0])
                     self._requests.popleft()
+                yield from self._mark_failed()
                 yield from self._finish_kept()
                 if self._is_manifest_due:
                     self._is_manifest_due = False
@@ -267,12 +280,20 @@ class GrantTask:
         self._granted.pop(segment.segment_id, None)
         self._wake_copies()
 
+    def _mark_failed(self) -> Dialogue[None]:
+        """Mark failed copies. The copy task would, too, unless it waits for its quota or a slot."""
+        if self._failed:
+            yield from self._term.change_states(self._failed, SegmentState.DELETE_STARTED)
+            self._failed = []
+            self._expire()
+
     def _give_up(self, segment: SegmentMetadata, why: object) -> None:
-        """Leave a granted copy to the copy task, as one that has failed."""
+        """End a granted copy as one that has failed."""
         term = self._term
         term.metrics.copy_errors += 1
         term.failed("grants", f"granted {copy_text(segment)}", why, term.pause_ms(1))
         term.copy_failed(segment)
+        self._failed.append(segment)
         self._drop(segment)
 
     # -- grants --------------------------------------------------------------------------------

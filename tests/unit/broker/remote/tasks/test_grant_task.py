@@ -208,11 +208,11 @@ def test_requests_that_wait_are_refused_when_the_term_ends() -> None:
 
 def test_a_store_whose_deletions_fail_ends_the_grants() -> None:
     bench, broker = held_back(UNDELETED_COPIES_MAX + 2)
-    bench.model.faults = ObjectStoreFaults(partial_deletes=1.0)
     copier = Copier(bench, broker)
     for _ in range(UNDELETED_COPIES_MAX):
         [start] = copier.grant()
         copier.copy(start)
+        bench.model.faults = ObjectStoreFaults(is_down=True)
         assert copier.commit(start, failure="no disk left") == [Error.INVALID_REQUEST]
         bench.run(5)
     assert copier.refused() is Error.INVALID_REQUEST
@@ -359,6 +359,28 @@ def test_a_lease_that_ends_leaves_the_segments_to_the_leader_and_no_object(writt
     bench.check(broker, ALL)
     own = {each.segment_id for each in bench.segments()}
     assert not own & {each.segment.segment_id for each in copier.held.values()}
+
+
+@pytest.mark.parametrize("is_lease", [True, False])
+def test_failed_copies_are_deleted_while_the_leader_waits_for_its_quota(is_lease: bool) -> None:
+    """Its own copy task may wait for long, and must not hold the grants back."""
+    bench, broker = held_back(UNDELETED_COPIES_MAX + 2)
+    for _ in range(2):
+        for number in range(UNDELETED_COPIES_MAX):
+            copier = Copier(bench, broker, number + 1)
+            [start] = copier.grant()
+            copier.copy(start)
+            if is_lease:
+                bench.run(LATER_S)
+            else:
+                assert copier.commit(start, failure="no") == [Error.INVALID_REQUEST]
+        bench.run(5)
+    bench.run(HOUR_S)
+    assert (bench.segments(), bench.segment_objects()) == ([], set())
+    go_on(broker)
+    bench.run(HOUR_S)
+    bench.check(broker)
+    assert len(bench.readable()) == UNDELETED_COPIES_MAX + 2
 
 
 def test_what_is_written_after_its_lease_is_deleted_too() -> None:

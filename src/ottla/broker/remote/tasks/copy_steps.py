@@ -16,7 +16,7 @@ from ottla.tiered.segment_metadata import SegmentMetadata, SegmentState
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from ottla.log.segment_files import SegmentFiles
+    from ottla.log.segment_files import LocalSegment, SegmentFiles
     from ottla.tiered.remote_log import RemoteLog
 
 logger = logging.getLogger(__name__)
@@ -109,6 +109,20 @@ def update_manifest(term: LeaderTerm, manifests: ManifestWriter) -> Dialogue[Non
         term.succeeded("manifest")
     else:
         term.failed("manifest", "write of a manifest", failure, term.pause_ms(1))
+
+
+def note_lag(
+    term: LeaderTerm, local: "Iterable[LocalSegment]", copied: int
+) -> "list[LocalSegment]":
+    """Set the gauges of what is not copied; return these segments.
+
+    `copied`: the last offset that is.
+    """
+    begin = max(copied + 1, term.log.log_start_offset)
+    sealed = [each for each in local if not each.is_active and each.end_offset > begin]
+    term.gauges.copy_lag_segments = len(sealed)
+    term.gauges.copy_lag_bytes = sum(each.size_bytes for each in sealed)
+    return sealed
 
 
 def note_refused(term: LeaderTerm, segment: SegmentMetadata, remote: "RemoteLog") -> None:

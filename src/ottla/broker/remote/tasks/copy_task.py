@@ -21,6 +21,7 @@ from enum import Enum, auto
 from typing import TYPE_CHECKING, Final
 
 from ottla.base.errors import ApiError
+from ottla.base.ids import NO_OFFSET
 from ottla.base.object_store import Failure, StoreError
 from ottla.broker.remote.copy_quota import wait_to_spend
 from ottla.broker.remote.dialogue import Dialogue, Wakeup, wait
@@ -29,6 +30,7 @@ from ottla.broker.remote.tasks.copy_steps import (
     copy_text,
     finish_copy,
     look_at_objects,
+    note_lag,
     note_refused,
     update_manifest,
 )
@@ -121,7 +123,7 @@ class CopyTask:
         if not term.may_copy:
             self._log.reset_remote()  # What is retained expires, and no more is copied.
             self._log.remote_copied_to(copied_offset(remote, term.lineage()))
-            self._note_lag([])
+            note_lag(term, [], NO_OFFSET)
             return Outcome.IDLE
         planned = self._plan(remote)
         unfinished = term.unfinished(remote)
@@ -181,20 +183,10 @@ class CopyTask:
         planned = next_segments(
             local, copied=copied, log_start=log.log_start_offset, last_stable=stable
         )
-        sealed = [
-            each
-            for each in local
-            if not each.is_active and each.end_offset > max(copied + 1, log.log_start_offset)
-        ]
+        sealed = note_lag(self._term, local, copied)
         later = [each.end_offset for each in sealed if each.end_offset > stable]
         self.wake_offset = later[0] if later else None
-        self._note_lag(sealed)
         return planned
-
-    def _note_lag(self, sealed: "list[LocalSegment]") -> None:
-        gauges = self._term.gauges
-        gauges.copy_lag_segments = len(sealed)
-        gauges.copy_lag_bytes = sum(each.size_bytes for each in sealed)
 
     def _copy_next(self) -> Dialogue[Outcome]:
         """Copy the first segment that is not copied.

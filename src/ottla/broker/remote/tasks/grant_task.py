@@ -32,6 +32,7 @@ from ottla.broker.remote.tasks.copy_steps import (
     copy_text,
     finish_copy,
     look_at_objects,
+    note_lag,
     note_refused,
     update_manifest,
 )
@@ -579,6 +580,8 @@ class GrantTask:
             note_refused(self._term, segment, refused)
         else:
             self._term.succeeded("grants")
+            # The copy task may not do it for long, where it waits for its quota.
+            note_lag(self._term, self._log.local_segments(), segment.end_offset)
         self._drop(segment)
 
 

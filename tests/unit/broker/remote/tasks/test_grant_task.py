@@ -250,6 +250,19 @@ def test_commits_in_any_order_are_finished_in_the_order_of_offsets(order: tuple[
     assert broker.log.highest_remote_offset == 29
 
 
+def test_the_lag_follows_while_the_leader_waits_for_its_quota() -> None:
+    bench, broker = held_back()
+    copier = Copier(bench, broker)
+    assert copier.grant(3) == [0, 10, 20]
+    lags = []
+    for start in (0, 10, 20):
+        copier.copy_and_commit(start)
+        status = broker.life.manager.status(TOPIC_ID, 0)
+        assert status is not None
+        lags.append(status.copy_lag_segments)
+    assert lags == [2, 1, 0]
+
+
 def test_a_repeated_commit_is_answered_alike() -> None:
     bench, broker, copier = granted()
     assert copier.copy_and_commit(10) == [False]

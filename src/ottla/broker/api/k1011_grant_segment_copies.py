@@ -19,7 +19,11 @@ from ottla.base.ids import Uuid
 from ottla.base.pending import Pending
 from ottla.broker.api.base import Answer, Api, Context
 from ottla.broker.api.segment_copies import answered_in_time, leading_manager
-from ottla.broker.remote.tasks.grant_task import GrantedSegment, GrantRequest, Grants
+from ottla.broker.remote.tasks.grant_values import (
+    GrantedSegment,
+    GrantRequest,
+    Grants,
+)
 from ottla.wire.messages import grant_segment_copies as wire
 
 API = Api(

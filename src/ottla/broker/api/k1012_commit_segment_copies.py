@@ -18,7 +18,7 @@ from ottla.base.ids import Uuid
 from ottla.base.pending import Pending
 from ottla.broker.api.base import Answer, Api, Context
 from ottla.broker.api.segment_copies import answered_in_time, leading_manager
-from ottla.broker.remote.tasks.grant_task import (
+from ottla.broker.remote.tasks.grant_values import (
     CommitRequest,
     CommitResult,
     Commits,

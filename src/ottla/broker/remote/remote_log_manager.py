@@ -31,12 +31,12 @@ from ottla.broker.remote.tasks.copy_task import CopyTask
 from ottla.broker.remote.tasks.expiration_task import ExpirationTask
 from ottla.broker.remote.tasks.floor_reports import FloorPurge
 from ottla.broker.remote.tasks.floor_seen import FloorSeen
-from ottla.broker.remote.tasks.grant_task import (
+from ottla.broker.remote.tasks.grant_task import GrantTask
+from ottla.broker.remote.tasks.grant_values import (
     CommitRequest,
     Commits,
     GrantRequest,
     Grants,
-    GrantTask,
 )
 from ottla.broker.remote.tasks.leader_opening import LeaderOpening
 from ottla.broker.remote.tasks.leader_term import LeaderTerm

@@ -7,7 +7,11 @@ from ottla.base.errors import ApiError, Error
 from ottla.base.ids import Uuid
 from ottla.broker.api import k1011_grant_segment_copies as api
 from ottla.broker.api.segment_copies import WAIT_MS
-from ottla.broker.remote.tasks.grant_task import GrantedSegment, GrantRequest, Grants
+from ottla.broker.remote.tasks.grant_values import (
+    GrantedSegment,
+    GrantRequest,
+    Grants,
+)
 from ottla.tiered.segment_metadata import SegmentMetadata, SegmentState
 from ottla.wire.messages import grant_segment_copies as wire
 from tests.unit.broker.api.segment_copies_harness import CopiesHarness

@@ -7,7 +7,11 @@ from ottla.base.errors import ApiError, Error
 from ottla.base.ids import Uuid
 from ottla.broker.api import k1012_commit_segment_copies as api
 from ottla.broker.api.segment_copies import WAIT_MS
-from ottla.broker.remote.tasks.grant_task import CommitRequest, CommitResult, CommittedCopy
+from ottla.broker.remote.tasks.grant_values import (
+    CommitRequest,
+    CommitResult,
+    CommittedCopy,
+)
 from ottla.wire.messages import commit_segment_copies as wire
 from tests.unit.broker.api.segment_copies_harness import CopiesHarness
 from tests.unit.broker.harness import TOPIC_ID

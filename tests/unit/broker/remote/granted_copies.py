@@ -5,7 +5,7 @@ from typing import Any
 from ottla.base.errors import ApiError, Error
 from ottla.base.ids import Uuid
 from ottla.base.pending import Pending
-from ottla.broker.remote.tasks.grant_task import (
+from ottla.broker.remote.tasks.grant_values import (
     CommitRequest,
     CommitResult,
     CommittedCopy,

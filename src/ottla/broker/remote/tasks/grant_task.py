@@ -75,6 +75,8 @@ REQUESTS_MAX: Final = 256
 """Requests of a partition that wait."""
 LEASE_MS_MIN: Final = 1_000
 LOOK_MS_MAX: Final = 2 * ATTEMPT_MS_MAX
+COMMIT_MS_MAX: Final = 4 * LOOK_MS_MAX
+"""How long a commit may wait to be handled."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,8 +135,19 @@ class GrantTask:
 
     def commit(self, request: CommitRequest) -> Pending[Commits | ApiError]:
         """Commit copies; the promise is completed when they are finished, kept or refused."""
+        self._extend(request)
         answer: Pending[Commits | ApiError] = Pending()
         return self._queued(answer, lambda: self._commit(request))
+
+    def _extend(self, request: CommitRequest) -> None:
+        """Have the leases of copies that are committed in time last until that is handled: nothing
+        is written any more, and what is handled before may take long."""
+        now_ms = self._environment.clock.monotonic_ms()
+        for each in request.copies:
+            grant = self._term.grants.get(each.segment_id)
+            if grant is not None and not grant.is_over(now_ms):
+                until_ms = max(grant.until_ms, now_ms + COMMIT_MS_MAX)
+                self._term.grants[each.segment_id] = replace(grant, until_ms=until_ms)
 
     def _queued(
         self, answer: Pending[T | ApiError], handle: Callable[[], Dialogue[T | ApiError]]

@@ -396,6 +396,28 @@ def test_failed_copies_are_deleted_while_the_leader_waits_for_its_quota(is_lease
     assert len(bench.readable()) == UNDELETED_COPIES_MAX + 2
 
 
+def test_a_commit_that_comes_in_time_counts_however_late_it_is_handled() -> None:
+    bench, broker = held_back(2)
+    copiers = [Copier(bench, broker, 1), Copier(bench, broker, 2)]
+    for copier in copiers:
+        assert len(copier.grant(lease_ms=20_000)) == 1
+        copier.copy(*copier.held)
+    bench.model.faults = ObjectStoreFaults(hanging=1.0)
+    manager = broker.life.manager
+    answers = [
+        manager.commit_copies(TOPIC_ID, 0, copier.commits(*copier.held)) for copier in copiers
+    ]
+    bench.run(25)
+    assert not any(each.done for each in answers)
+    bench.model.faults = ObjectStoreFaults()
+    bench.run(60)
+    for each in answers:
+        (result,) = each.value  # type: ignore[misc]
+        assert (result.error, result.is_finished) == (None, True)
+    bench.run(HOUR_S)
+    bench.check(broker, ALL[:2])
+
+
 def test_what_is_written_after_its_lease_is_deleted_too() -> None:
     """A process that was paused goes on when its lease is over, as long as a copy may take."""
     bench, broker, copier = granted(1)

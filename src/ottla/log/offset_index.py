@@ -78,15 +78,17 @@ class OffsetIndex:
         del self._offsets[keep:], self._positions[keep:]
         self._written = min(self._written, keep)
 
+    def encode(self, first: int = 0) -> bytes:
+        """Return the content of the file, from an entry on."""
+        pairs = zip(self._offsets[first:], self._positions[first:], strict=True)
+        return b"".join(ENTRY.pack(*pair) for pair in pairs)
+
     def write(self, file: File) -> None:
         """Bring the file up to date. Raises: OSError; it can be retried."""
         count = len(self._offsets)
         start = self._written * ENTRY_SIZE
         if start < count * ENTRY_SIZE:
-            pairs = zip(
-                self._offsets[self._written :], self._positions[self._written :], strict=True
-            )
-            file.write_at(start, b"".join(ENTRY.pack(*pair) for pair in pairs))
+            file.write_at(start, self.encode(self._written))
             self._written = count
         if file.size() != count * ENTRY_SIZE:
             file.truncate(count * ENTRY_SIZE)

@@ -44,6 +44,7 @@ class SegmentFiles:
             `is_intact`: returns whether the files are still those that were named here, or gone.
             `rebuild_snapshot`: returns the content of the producer snapshot. It reads the log's
             segments: for a worker thread. Raises: OSError.
+            `read`: returns the content of one of the files, for a worker thread. Raises: OSError.
     """
 
     base_offset: int
@@ -58,6 +59,7 @@ class SegmentFiles:
     producer_snapshot: FileSource | None
     is_intact: Callable[[], bool]
     rebuild_snapshot: Callable[[], bytes]
+    read: Callable[[FileSource], bytes]
 
 
 def files_of(
@@ -92,11 +94,16 @@ def files_of(
         producer_snapshot=snapshot,
         is_intact=is_intact,
         rebuild_snapshot=partial(_rebuild, disk, segment.directory, earlier, end_offset),
+        read=partial(_read, disk),
     )
 
 
 def _source(disk: Disk, path: str) -> FileSource:
     return FileSource(path, disk.size(path))
+
+
+def _read(disk: Disk, source: FileSource) -> bytes:
+    return disk.read_bytes(source.path)
 
 
 def _epochs_until(epochs: EpochCache, end_offset: int) -> bytes:

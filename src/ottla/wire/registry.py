@@ -145,6 +145,8 @@ APIS: Final[dict[int, ApiInfo]] = {
     1008: ApiInfo("RestoreTopic", 0, 0, 0),
     1009: ApiInfo("DescribeTopicTiering", 0, 0, 0),
     1010: ApiInfo("AbandonPurge", 0, 0, 0),
+    1011: ApiInfo("GrantSegmentCopies", 0, 0, 0),
+    1012: ApiInfo("CommitSegmentCopies", 0, 0, 0),
 }
 
 NAMES: Final[dict[int, str]] = {key: api.name for key, api in APIS.items()}

@@ -19,6 +19,7 @@ from ottla.wire.messages import (
     abandon_purge,
     alter_configs,
     alter_partition_reassignments,
+    commit_segment_copies,
     create_acls,
     create_partitions,
     create_topics,
@@ -41,6 +42,7 @@ from ottla.wire.messages import (
     elect_leaders,
     fetch,
     find_coordinator,
+    grant_segment_copies,
     heartbeat,
     incremental_alter_configs,
     join_group,
@@ -142,6 +144,8 @@ ASKED: dict[int, set[tuple[Operation, ResourceType]]] = {
     1008: {(A, WHOLE)},
     1009: {(DESCRIBE, WHOLE)},
     1010: {(A, WHOLE)},
+    1011: {(ACTION, WHOLE)},
+    1012: {(ACTION, WHOLE)},
 }
 """By API key, from Kafka 4; Ottla's own keys are above 1000."""
 
@@ -546,6 +550,18 @@ CASES = [
     Case(
         "AbandonPurge", made(abandon_purge.AbandonPurgeRequest, topic_id=bytes(16)), 0,
         (cluster(A),), {"": C31},
+    ),
+    Case(
+        "GrantSegmentCopies",
+        made(
+            grant_segment_copies.GrantSegmentCopiesRequest,
+            holder=bytes(16), lease_ms=1, topics=(),
+        ),
+        0, (cluster(ACTION),), {"": C31},
+    ),
+    Case(
+        "CommitSegmentCopies", made(commit_segment_copies.CommitSegmentCopiesRequest, topics=()), 0,
+        (cluster(ACTION),), {"": C31},
     ),
     Case(
         "DescribeIdleTopics", made(describe_idle_topics.DescribeIdleTopicsRequest), 0,

@@ -111,7 +111,7 @@ def test_ottlas_own_keys_are_listed_to_ottlas_clients_only() -> None:
     for zookeeper in (False, True):
         others = advertised(TABLE, Listener.CLIENT, zookeeper=zookeeper)
         own = advertised(TABLE, Listener.CLIENT, zookeeper=zookeeper, to_ottla=True)
-        assert set(own) - set(others) == {1003, 1005, 1006, 1008, 1009, 1010}
+        assert set(own) - set(others) == {1003, 1005, 1006, 1008, 1009, 1010, 1011, 1012}
         assert all(key < 1000 for key in others)
 
 

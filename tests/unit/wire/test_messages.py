@@ -34,7 +34,7 @@ ALL = range(100)
 RETIRED = "retired by KIP-896; kio 0.6 follows Kafka 4"
 ZOOKEEPER = "of ZooKeeper mode, which Kafka 4 lacks"
 OWN = "Ottla's own"
-OWN_KEYS = (1001, 1002, 1003, 1004, 1005, 1006, 1007, 1008, 1009, 1010)
+OWN_KEYS = tuple(range(1001, 1013))
 KIO_LACKS: dict[int, tuple[range, str]] = {
     0: (range(3), RETIRED),
     1: (range(4), RETIRED),
@@ -70,6 +70,8 @@ KIO_LACKS: dict[int, tuple[range, str]] = {
     1008: (ALL, OWN),
     1009: (ALL, OWN),
     1010: (ALL, OWN),
+    1011: (ALL, OWN),
+    1012: (ALL, OWN),
 }
 """Versions that kio 0.6 does not have, by key."""
 

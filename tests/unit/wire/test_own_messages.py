@@ -10,12 +10,14 @@ from ottla.wire.codec import decode, encode
 from ottla.wire.frames import decode_request_header, encode_request
 from ottla.wire.messages import (
     abandon_purge,
+    commit_segment_copies,
     delete_replicas,
     describe_deletions,
     describe_idle_topics,
     describe_remote_log,
     describe_topic_tiering,
     disable_remote_topic,
+    grant_segment_copies,
     report_idle_topics,
     report_purges,
     restore_topic,
@@ -135,6 +137,115 @@ MESSAGES: list[tuple[object, str]] = [
             bytes_left=5,
         ),
         "0000" "00" "0274" + ID_HEX + "01" "00000004" "0000000000000005" "00",
+    ),
+    (
+        grant_segment_copies.GrantSegmentCopiesRequest(
+            holder=ID,
+            lease_ms=2,
+            topics=(
+                grant_segment_copies.GrantSegmentCopiesTopic(
+                    topic_id=ID,
+                    partitions=(
+                        grant_segment_copies.GrantSegmentCopiesPartition(
+                            partition=3, segments_max=4, until_offset=5
+                        ),
+                    ),
+                ),
+            ),
+        ),
+        ID_HEX + "00000002" "02" + ID_HEX + "02" "00000003" "00000004" "0000000000000005"
+        "00" "00" "00",
+    ),
+    (
+        grant_segment_copies.GrantSegmentCopiesResponse(
+            error_code=0,
+            topics=(
+                grant_segment_copies.GrantedTopic(
+                    topic_id=ID,
+                    partitions=(
+                        grant_segment_copies.GrantedPartition(
+                            partition=1,
+                            error_code=2,
+                            error_message="m",
+                            leader_epoch=3,
+                            tiered_epoch=4,
+                            end_offset=5,
+                            segments_left=6,
+                            bytes_left=7,
+                            segments=(
+                                grant_segment_copies.GrantedSegment(
+                                    segment_id=ID,
+                                    start_offset=1,
+                                    end_offset=2,
+                                    size_bytes=3,
+                                    max_timestamp_ms=4,
+                                    lease_ms=5,
+                                    epochs=(
+                                        grant_segment_copies.GrantedEpoch(epoch=6, start_offset=7),
+                                    ),
+                                    leader_epochs=b"e",
+                                    producer_snapshot=b"ps",
+                                ),
+                            ),
+                        ),
+                    ),
+                ),
+            ),
+        ),
+        "0000" "00" "02" + ID_HEX + "02"
+        "00000001" "0002" "026d" "00000003" "00000004" "0000000000000005" "00000006"
+        "0000000000000007" "02" + ID_HEX + "0000000000000001" "0000000000000002"
+        "0000000000000003" "0000000000000004" "00000005" "02" "00000006" "0000000000000007" "00"
+        "0265" "037073" "00" "00" "00" "00" "00",
+    ),
+    (
+        commit_segment_copies.CommitSegmentCopiesRequest(
+            topics=(
+                commit_segment_copies.CommitSegmentCopiesTopic(
+                    topic_id=ID,
+                    partitions=(
+                        commit_segment_copies.CommitSegmentCopiesPartition(
+                            partition=1,
+                            leader_epoch=2,
+                            tiered_epoch=3,
+                            copies=(
+                                commit_segment_copies.CommittedSegmentCopy(
+                                    segment_id=ID,
+                                    offset_index_bytes=4,
+                                    time_index_bytes=5,
+                                    failure="f",
+                                ),
+                            ),
+                        ),
+                    ),
+                ),
+            ),
+        ),
+        "02" + ID_HEX + "02" "00000001" "00000002" "00000003" "02" + ID_HEX
+        + "0000000000000004" "0000000000000005" "0266" "00" "00" "00" "00",
+    ),
+    (
+        commit_segment_copies.CommitSegmentCopiesResponse(
+            error_code=0,
+            topics=(
+                commit_segment_copies.SegmentCopiesTopicResult(
+                    topic_id=ID,
+                    partitions=(
+                        commit_segment_copies.SegmentCopiesPartitionResult(
+                            partition=1,
+                            error_code=0,
+                            copies=(
+                                commit_segment_copies.SegmentCopyResult(
+                                    segment_id=ID, error_code=2, is_finished=True
+                                ),
+                            ),
+                        ),
+                    ),
+                ),
+            ),
+        ),
+        "0000" "00" "02" + ID_HEX + "02" "00000001" "0000" "00" "02" + ID_HEX + "0002" "00" "01"
+        "00" "00" "00" "00",
     ),
     (
         describe_topic_tiering.DescribeTopicTieringRequest(topics=None),
@@ -341,7 +452,7 @@ def test_golden_bytes(message: object, hexadecimal: str) -> None:
 
 def test_keys_are_far_from_kafka_s_and_travel_like_them() -> None:
     keys = {spec_of(type(message)).key for message, _ in MESSAGES}
-    assert keys == {*range(1001, 1011)} == {key for key in APIS if key >= 93}
+    assert keys == {*range(1001, 1013)} == {key for key in APIS if key >= 93}
     frame = encode_request(MESSAGES[0][0], 0, 17, "controller")
     header, _ = decode_request_header(frame[4:])
     assert tuple(header) == (1002, 0, 17, "controller")

@@ -1,9 +1,10 @@
 """Copies to the remote tier, and deletions there, of the partitions that this broker leads.
 
-A partition's leader runs two tasks: `copy_task.py` and `expiration_task.py`. They begin with its
-term, that is with its leader epoch or with another tiered epoch of the topic, and end with it: what
-they were waiting for is cancelled, and has no effect any more when it comes after all. A follower
-keeps account of what is copied, so that it may delete its local files.
+A partition's leader runs three tasks: `copy_task.py`, `expiration_task.py`, and `grant_task.py` for
+copies that others make. They begin with its term, that is with its leader epoch or with another
+tiered epoch of the topic, and end with it: what they were waiting for is cancelled, and has no
+effect any more when it comes after all. A follower keeps account of what is copied, so that it may
+delete its local files.
 
 Where the topic's remote segments were given up the log starts with its local files from then on:
 a leader moves the log start at once, in the turn in which it gets the tiering state, so that it
@@ -18,9 +19,10 @@ Source: RemoteLogManager; KIP-405.
 import logging
 from typing import TYPE_CHECKING, Final
 
+from ottla.base.errors import ApiError, Error
 from ottla.base.ids import NO_EPOCH, Uuid
 from ottla.base.limits import LOGS_PER_STEP_MAX
-from ottla.base.pending import Pending
+from ottla.base.pending import Pending, completed
 from ottla.broker.remote.dialogue import Dialogue, Task
 from ottla.broker.remote.environment import RemoteEnvironment
 from ottla.broker.remote.remote_metrics import TieringCounts
@@ -29,6 +31,13 @@ from ottla.broker.remote.tasks.copy_task import CopyTask
 from ottla.broker.remote.tasks.expiration_task import ExpirationTask
 from ottla.broker.remote.tasks.floor_reports import FloorPurge
 from ottla.broker.remote.tasks.floor_seen import FloorSeen
+from ottla.broker.remote.tasks.grant_task import GrantTask
+from ottla.broker.remote.tasks.grant_values import (
+    CommitRequest,
+    Commits,
+    GrantRequest,
+    Grants,
+)
 from ottla.broker.remote.tasks.leader_opening import LeaderOpening
 from ottla.broker.remote.tasks.leader_term import LeaderTerm
 from ottla.broker.remote.tasks.local_backfill import LocalBackfill
@@ -74,11 +83,16 @@ class _Leader:
         self.expiration = ExpirationTask(self.term, self._manifests, self._objects_deleted)
         self._restored: Pending[None] = Pending()
         self.opening = LeaderOpening(self.term, self._restored)
+        self.grants = GrantTask(
+            self.term, self._manifests, wake_copies=self._wake_copies, expire=self._expire
+        )
         self._tasks = [
             self._task(self.copy.run()),
             self._task(self.expiration.run()),
             self._task(self.opening.run()),
+            self._task(self.grants.run()),
         ]
+        self._begun = tuple(self._tasks)
         self._was_ready = self.term.remote() is not None
         self._is_over = False
 
@@ -105,7 +119,7 @@ class _Leader:
 
     def _start_tasks(self) -> None:
         if not self._is_over:
-            for each in self._tasks[:3]:
+            for each in self._begun:
                 each.start()
 
     def retier(self, tiering: "TopicTiering") -> None:
@@ -118,12 +132,15 @@ class _Leader:
         self._is_over = True
         for each in self._tasks:
             each.cancel()
+        self.grants.close()
         self._environment.metrics.remove_partition(self.term.gauges)
 
     def metadata_changed(self) -> None:
         """Wake the tasks where the metadata became ready; end a copy that is fenced off."""
         if not self.opening.done.done:
             self.opening.wakeup.notify()
+        if self.term.grants:
+            self.grants.wakeup.notify()  # What they wait for may be copied, or they are fenced off.
         remote = self.term.remote()
         if remote is None:
             self._was_ready = False
@@ -187,6 +204,9 @@ class _Leader:
         self.expiration.wakeup.notify()
 
     def _objects_deleted(self) -> None:
+        self.copy.wakeup.notify()
+
+    def _wake_copies(self) -> None:
         self.copy.wakeup.notify()
 
 
@@ -365,6 +385,26 @@ class RemoteLogManager:
         """Return how far the purge of a floor is; None = this broker does not lead."""
         known = self._partitions.get((topic_id, partition))
         return known.purge_up_to(floor) if isinstance(known, _Leader) else None
+
+    # -- copies by others ----------------------------------------------------------------------
+
+    def grant_copies(
+        self, topic_id: Uuid, partition: int, request: GrantRequest
+    ) -> Pending[Grants | ApiError]:
+        """Grant copies of a partition's segments; see `tasks.grant_task`."""
+        leader = self._leader_of(topic_id, partition)
+        return completed(leader) if isinstance(leader, ApiError) else leader.grants.grant(request)
+
+    def commit_copies(
+        self, topic_id: Uuid, partition: int, request: CommitRequest
+    ) -> Pending[Commits | ApiError]:
+        """Take commits of granted copies."""
+        leader = self._leader_of(topic_id, partition)
+        return completed(leader) if isinstance(leader, ApiError) else leader.grants.commit(request)
+
+    def _leader_of(self, topic_id: Uuid, partition: int) -> _Leader | ApiError:
+        known = self._partitions.get((topic_id, partition))
+        return known if isinstance(known, _Leader) else ApiError(Error.NOT_LEADER_OR_FOLLOWER)
 
     # -- events --------------------------------------------------------------------------------
 

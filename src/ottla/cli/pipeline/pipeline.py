@@ -3,16 +3,13 @@
 The jobs are functions of `ottla.spark.jobs`. Under spark-submit the same commands run on a cluster.
 """
 
-from ottla.cli.errors import UsageError
 from ottla.cli.pipeline.audit_command import audit
+from ottla.cli.pipeline.backfill_command import backfill
 from ottla.cli.pipeline.export_command import export
 from ottla.cli.pipeline.purge_check_command import purge_check
 from ottla.cli.pipeline.replay_command import replay
 from ottla.cli.pipeline.retention_command import retention_report
 from ottla.cli.typing_app import examples, new_app, run_app
-
-LATER = frozenset({"backfill"})
-"""Jobs of later versions."""
 
 app = new_app()
 
@@ -25,12 +22,13 @@ EPILOG = examples(
     "ottla pipeline export --bootstrap-server localhost:9092 --topic orders --to /lake/orders",
     "ottla pipeline replay --bootstrap-server localhost:9092 --topic orders --to orders-again "
     "--state /var/replays/1",
+    "ottla pipeline backfill --bootstrap-server localhost:9092 --remote-storage … --topic orders",
 )
 
 
 @app.callback(epilog=EPILOG)
 def pipeline() -> None:
-    """Check and measure tiered storage, export and replay topics, with Spark."""
+    """Fill, check and measure tiered storage, export and replay topics, with Spark."""
 
 
 app.command("audit", epilog=EPILOG)(audit)
@@ -38,10 +36,9 @@ app.command("purge-check", epilog=EPILOG)(purge_check)
 app.command("retention-report", epilog=EPILOG)(retention_report)
 app.command("export", epilog=EPILOG)(export)
 app.command("replay", epilog=EPILOG)(replay)
+app.command("backfill", epilog=EPILOG)(backfill)
 
 
 def run(words: list[str]) -> int:
-    """Run a job; refuse those of later versions by name."""
-    if words and words[0] in LATER:
-        raise UsageError(f"{words[0]} is not available in this version")
+    """Run a job."""
     return run_app(app, "pipeline", words, {})

@@ -14,7 +14,6 @@ from pyspark.errors import PySparkException
 from ottla.base.ids import uuid_text
 from ottla.cli.errors import CommandError
 from ottla.cli.pipeline import audit_text
-from ottla.cli.pipeline.pipeline import LATER
 from ottla.cli.pipeline.purge_check_command import result_json, result_lines
 from ottla.cli.pipeline.running import last_line, reported_errors
 from ottla.spark.jobs.audit_tasks import Summary
@@ -31,14 +30,6 @@ ID = uuid_text(TOPIC_ID)
 def store(tmp_path: Path) -> Path:
     write(tmp_path, sound())
     return tmp_path
-
-
-@pytest.mark.parametrize("name", sorted(LATER))
-def test_jobs_of_later_versions_are_refused(run: Run, name: str) -> None:
-    ran = run("pipeline", name, "--whatever")
-    assert ran.code == 2
-    assert ran.err.startswith(f"ottla pipeline: {name} is not available in this version\n")
-    assert f"  {name} " not in run("pipeline", "--help").out
 
 
 def test_an_unknown_job(run: Run) -> None:

@@ -10,6 +10,8 @@ One segment at a time; one attempt at one segment:
 A failure between 1 and 3 leads to DELETE_STARTED; the expiration task deletes the objects. If this
 broker dies, or leads no more, the next leader's fence and copy task do that.
 
+While others have grants of this leader to copy segments (`grant_task.py`), it copies none itself.
+
 Source: RemoteLogManager.RLMCopyTask; KIP-405, KIP-956.
 """
 
@@ -19,13 +21,23 @@ from enum import Enum, auto
 from typing import TYPE_CHECKING, Final
 
 from ottla.base.errors import ApiError
-from ottla.base.ids import NO_UUID, Uuid
+from ottla.base.ids import NO_OFFSET
 from ottla.base.object_store import Failure, StoreError
 from ottla.broker.remote.copy_quota import wait_to_spend
 from ottla.broker.remote.dialogue import Dialogue, Wakeup, wait
+from ottla.broker.remote.tasks.copy_steps import (
+    announced,
+    copy_text,
+    finish_copy,
+    look_at_objects,
+    note_lag,
+    note_refused,
+    update_manifest,
+)
 from ottla.broker.remote.tasks.leader_term import LeaderTerm, copy_ms_max
 from ottla.broker.remote.tasks.local_files import SegmentObject, segment_objects
 from ottla.broker.remote.tasks.manifest_writer import ManifestWriter
+from ottla.tiered.copy_grants import may_copy_itself
 from ottla.tiered.copy_plan import copied_offset, elected_log_start, next_segments
 from ottla.tiered.object_names import object_name
 from ottla.tiered.segment_metadata import SegmentMetadata, SegmentState
@@ -111,7 +123,7 @@ class CopyTask:
         if not term.may_copy:
             self._log.reset_remote()  # What is retained expires, and no more is copied.
             self._log.remote_copied_to(copied_offset(remote, term.lineage()))
-            self._note_lag([])
+            note_lag(term, [], NO_OFFSET)
             return Outcome.IDLE
         planned = self._plan(remote)
         unfinished = term.unfinished(remote)
@@ -126,10 +138,12 @@ class CopyTask:
             return Outcome.AGAIN
         if term.undeleted_copies(remote) >= UNDELETED_COPIES_MAX:
             return Outcome.IDLE
+        if not may_copy_itself(planned, term.grants.values()):
+            return Outcome.IDLE  # The grant task wakes this one when it may.
         try:
             return (yield from self._copy_next())
         finally:
-            term.copying = None
+            term.copying = term.copying_offset = None
 
     def _begin(self, remote: "RemoteLog") -> Dialogue[bool]:
         """Begin the term: find out where the log starts; return whether it has to be tried again.
@@ -169,20 +183,10 @@ class CopyTask:
         planned = next_segments(
             local, copied=copied, log_start=log.log_start_offset, last_stable=stable
         )
-        sealed = [
-            each
-            for each in local
-            if not each.is_active and each.end_offset > max(copied + 1, log.log_start_offset)
-        ]
+        sealed = note_lag(self._term, local, copied)
         later = [each.end_offset for each in sealed if each.end_offset > stable]
         self.wake_offset = later[0] if later else None
-        self._note_lag(sealed)
         return planned
-
-    def _note_lag(self, sealed: "list[LocalSegment]") -> None:
-        gauges = self._term.gauges
-        gauges.copy_lag_segments = len(sealed)
-        gauges.copy_lag_bytes = sum(each.size_bytes for each in sealed)
 
     def _copy_next(self) -> Dialogue[Outcome]:
         """Copy the first segment that is not copied.
@@ -219,13 +223,14 @@ class CopyTask:
         if remote is None or term.is_fenced(remote):
             return Outcome.AGAIN
         planned = self._plan(remote)
-        if not planned:
+        if not may_copy_itself(planned, term.grants.values()):
             return Outcome.AGAIN
+        term.copying_offset = planned[0].base_offset
         files = self._log.segment_files(planned[0].base_offset)
         if files is None:
             return Outcome.FAILED
         objects = yield from segment_objects(files, environment.workers)
-        segment = self._announced(files)
+        segment = announced(term, files)
         term.copying = segment.segment_id
         term.copy_begins(segment)
         term.metrics.copy_requests += 1
@@ -233,42 +238,17 @@ class CopyTask:
         remote = term.remote()
         if error is not None or remote is None:
             term.metrics.copy_errors += 1
-            term.failed("copy", _copy_text(segment), error, term.pause_ms(1))
+            term.failed("copy", copy_text(segment), error, term.pause_ms(1))
             return Outcome.FAILED
         if remote.get(segment.segment_id) is None:
             return self._refused(segment, remote)
         environment.copy_quota.spend(sum(each.size_bytes for each in objects))
         return _Upload(segment, files, objects)
 
-    def _announced(self, files: "SegmentFiles") -> SegmentMetadata:
-        log, environment = self._log, self._environment
-        return SegmentMetadata(
-            topic=log.topic,
-            topic_id=log.topic_id,
-            partition=log.partition,
-            segment_id=self._new_id(),
-            start_offset=files.base_offset,
-            end_offset=files.end_offset - 1,
-            max_timestamp_ms=files.max_timestamp_ms,
-            broker_id=environment.node_id,
-            event_timestamp_ms=environment.clock.now_ms(),
-            size_bytes=files.log.size_bytes,
-            epochs=tuple((entry.epoch, entry.start_offset) for entry in files.epochs),
-            state=SegmentState.COPY_STARTED,
-            leader_epoch=self._term.leader_epoch,
-            tiered_epoch=self._term.tiering.tiered_epoch,
-            txn_index_empty=files.transaction_index is None,
-        )
-
-    def _new_id(self) -> Uuid:
-        while (made := Uuid(self._environment.dice.random_bytes(16))) == NO_UUID:
-            pass
-        return made
-
     def _give_up(self, segment: SegmentMetadata, error: StoreError) -> Dialogue[Outcome]:
         term = self._term
         term.metrics.copy_errors += 1
-        term.failed("copy", _copy_text(segment), error, term.pause_ms(1))
+        term.failed("copy", copy_text(segment), error, term.pause_ms(1))
         term.copy_failed(segment)
         yield from term.change_states([segment], SegmentState.DELETE_STARTED)
         self._expire()
@@ -276,44 +256,15 @@ class CopyTask:
 
     def _finish(self, segment: SegmentMetadata, took_ms: int) -> Dialogue[Outcome]:
         term = self._term
-        remote = yield from term.change_states([segment], SegmentState.COPY_FINISHED)
-        found = remote.get(segment.segment_id)
-        if found is None or found.state is not SegmentState.COPY_FINISHED:
-            return self._refused(segment, remote)
-        term.succeeded("copy")
-        self._log.remote_copied_to(segment.end_offset)
-        term.metrics.copied_bytes += segment.size_bytes
-        logger.info(
-            "%s: copied segment %d-%d of %d bytes in %d ms",
-            term.name,
-            segment.start_offset,
-            segment.end_offset,
-            segment.size_bytes,
-            took_ms,
-        )
-        term.copying = None
-        failure = yield from self._manifests.update()
-        if failure is None:
-            term.succeeded("manifest")
-        else:
-            # The expiration task repeats it; meanwhile other segments are copied.
-            term.failed("manifest", "write of a manifest", failure, term.pause_ms(1))
+        refused = yield from finish_copy(term, segment, f"in {took_ms} ms")
+        if refused is not None:
+            return self._refused(segment, refused)
+        term.copying = term.copying_offset = None
+        yield from update_manifest(term, self._manifests)
         return Outcome.AGAIN
 
     def _refused(self, segment: SegmentMetadata, remote: "RemoteLog") -> Outcome:
-        """Handle a record that has had no effect: another leader's fence came before it."""
-        term = self._term
-        term.metrics.copy_errors += 1
-        fence = remote.fence
-        logger.warning(
-            "%s: copy of segment %d-%d in leader epoch %d and tiered epoch %d was fenced by %s",
-            term.name,
-            segment.start_offset,
-            segment.end_offset,
-            term.leader_epoch,
-            term.tiering.tiered_epoch,
-            "a deletion" if fence is None else f"epochs {fence.leader_epoch}, {fence.tiered_epoch}",
-        )
+        note_refused(self._term, segment, remote)
         self._expire()
         return Outcome.FAILED
 
@@ -331,18 +282,5 @@ class CopyTask:
             )
             if error is not None:
                 return error
-        for each in objects:
-            name = object_name(segment, each.kind)
-            found = yield from calls.head(name, until_ms=until_ms)
-            if isinstance(found, StoreError):
-                return found
-            if found.size_bytes != each.size_bytes:
-                return StoreError(
-                    Failure.UNAVAILABLE,
-                    f"{name} has {found.size_bytes} bytes of {each.size_bytes}",
-                )
-        return None
-
-
-def _copy_text(segment: SegmentMetadata) -> str:
-    return f"copy of segment {segment.start_offset}-{segment.end_offset}"
+        sizes = [(each.kind, each.size_bytes) for each in objects]
+        return (yield from look_at_objects(calls, segment, sizes, until_ms))

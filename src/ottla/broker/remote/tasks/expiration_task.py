@@ -101,7 +101,7 @@ class ExpirationTask:
             (segment, reason)
             for segment, reason in plan.delete
             if segment.state is not SegmentState.DELETE_STARTED
-            and segment.segment_id != self._term.copying
+            and not self._term.is_copying(segment.segment_id)
         ]
         self._note_sizes(remote)
         if not begun and not remote.deleting() and not self._manifests.is_stale(remote):

@@ -28,6 +28,7 @@ from ottla.broker.remote.dialogue import Dialogue, wait
 from ottla.broker.remote.environment import RemoteEnvironment
 from ottla.broker.remote.store_calls import LATE_WRITE_MS, transfer_ms_max
 from ottla.broker.remote.tasks.floor_seen import FloorSeen
+from ottla.tiered.copy_grants import CopyGrant
 from ottla.tiered.lineage import Lineage
 from ottla.tiered.segment_metadata import (
     Fence,
@@ -73,9 +74,11 @@ class PurgeLeft:
 class LeaderTerm:
     """See the module.
 
-    Fields: `copying`: the segment that is being copied. `has_begun`: it is known where the log
-            starts, over both tiers. `has_fenced`: this term's fence is replayed. `last_error`: of
-            the last failure, None after a success. `visible`: see `VisibleSegments`.
+    Fields: `copying`: the segment that is being copied here, and its `copying_offset`, which is
+            set before it is announced. `grants`: those that others copy, by segment id.
+            `has_begun`: it is known where the log starts, over both tiers. `has_fenced`: this
+            term's fence is replayed. `last_error`: of the last failure, None after a success.
+            `visible`: see `VisibleSegments`.
             `floor_seen`: since when this process, as a follower too, knows of dead segments.
     """
 
@@ -92,6 +95,8 @@ class LeaderTerm:
         self.leader_epoch = leader_epoch
         self.tiering = tiering
         self.copying: Uuid | None = None
+        self.copying_offset: int | None = None
+        self.grants: dict[Uuid, CopyGrant] = {}
         self.has_begun = False
         self.has_fenced = False
         self.last_error: str | None = None
@@ -133,7 +138,11 @@ class LeaderTerm:
 
     def unfinished(self, remote: "RemoteLog") -> list[SegmentMetadata]:
         """Return the copies that will not be finished: those of earlier leaders, or processes."""
-        return [each for each in remote.unfinished() if each.segment_id != self.copying]
+        return [each for each in remote.unfinished() if not self.is_copying(each.segment_id)]
+
+    def is_copying(self, segment_id: Uuid) -> bool:
+        """Tell whether a copy of this term goes on, here or by whoever it was granted to."""
+        return segment_id == self.copying or segment_id in self.grants
 
     def undeleted_copies(self, remote: "RemoteLog") -> int:
         """Return how many failed copies of this term have objects that could not be deleted."""

@@ -30,6 +30,7 @@ from ottla.wire.messages import describe_remote_log as wire
 from tests.spark.conftest import ROOT
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+a_kill = pytest.mark.drawn(1)
 
 CONFIG = {
     "log.initial.task.delay.ms": "200",
@@ -221,6 +222,7 @@ def leader_of(cluster: Cluster, topic: str) -> int:
         return client.leader((topic, 0)).node
 
 
+@a_kill
 def test_the_leader_is_killed_during_a_backfill(cluster: Cluster, run: Run) -> None:
     topic = "leaderless"
     produced(cluster, topic, 60)
@@ -247,6 +249,7 @@ def test_the_leader_is_killed_during_a_backfill(cluster: Cluster, run: Run) -> N
     check(cluster, topic, run, before)
 
 
+@a_kill
 def test_the_driver_is_killed_during_a_backfill(cluster: Cluster, run: Run) -> None:
     topic = "driverless"
     produced(cluster, topic, 60)

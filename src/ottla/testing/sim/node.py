@@ -6,13 +6,10 @@ what was synced (the power failed).
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from random import Random
-from typing import Any
 
-from ottla.base.errors import ApiError
 from ottla.base.pending import Pending, completed
-from ottla.broker.api.base import Context
 from ottla.broker.core import Broker
 from ottla.broker.ports import Listener
 from ottla.host.controller.controller_runtime import ControllerRuntime
@@ -44,7 +41,7 @@ from ottla.testing.sim.transport import links_from
 from ottla.testing.sim.watch.deletions import KnownMetadata, partition_dir_watch
 from ottla.testing.sim.watch.marks import ErrorMarks
 from ottla.testing.sim.watch.observations import Acknowledged, DiskRefused, NodeChanged, Watch
-from ottla.wire.registry import PRODUCE
+from ottla.testing.sim.watch.produce_watch import ProducedBatch, watch_produce
 
 CLUSTER_ID = "c2ltdWxhdGVkIGNsdXN0ZQ"
 SUPERVISOR_MS = 2_000
@@ -220,7 +217,7 @@ class SimNode:
             mark=sim.mark,
         )
         self._errors = ErrorMarks(core)
-        self._watch_produce(core)
+        watch_produce(core, self._acknowledged)
         self._notify("started")
         sim.scheduler.after(0, lambda: self._boot(process, core, watch), process)
 
@@ -445,57 +442,21 @@ class SimNode:
 
     # -- observing -----------------------------------------------------------------------------
 
-    def _watch_produce(self, core: NodeCore) -> None:
-        """Wrap the Produce handler to observe acknowledged batches and their epochs."""
-        endpoints: Any = core._dispatcher.endpoints
-        produce = endpoints[PRODUCE]
-        handle = produce.handle
-
-        def watched(ctx: Context, request: Any) -> Any:
-            replicas = ctx.broker.replicas
-            taken: list[tuple[Any, int, int] | None] = []
-            outcome = handle(ctx, request)
-            for topic in request.topic_data:
-                for each in topic.partition_data:
-                    try:
-                        if ctx.version >= 13:
-                            hosted = replicas.partition_by_id(topic.topic_id, each.index)
-                        else:
-                            hosted = replicas.partition(topic.name, each.index)
-                    except ApiError:
-                        taken.append(None)
-                        continue
-                    crc = int.from_bytes(each.records[CRC_AT : CRC_AT + 4], "big")
-                    taken.append((hosted, hosted.leader_epoch, crc))
-            if isinstance(outcome, Pending):
-                outcome.then(lambda answer: self._acknowledged(taken, request.acks, answer))
-            elif outcome is not None:
-                self._acknowledged(taken, request.acks, outcome)
-            return outcome
-
-        endpoints[PRODUCE] = replace(produce, handle=watched)
-
-    def _acknowledged(
-        self, taken: list[tuple[Any, int, int] | None], acks: int, answer: Any
-    ) -> None:
-        answers = [each for topic in answer.responses for each in topic.partition_responses]
-        for batch, response in zip(taken, answers, strict=True):
-            if batch is None or response.error_code:
-                continue
-            partition, epoch, crc = batch
-            self._sim.notify(
-                Acknowledged(
-                    self._sim.scheduler.now_ms,
-                    self.id,
-                    self.incarnation,
-                    partition.topic_id,
-                    partition.partition_id,
-                    epoch,
-                    response.base_offset,
-                    crc,
-                    acks,
-                )
+    def _acknowledged(self, batch: ProducedBatch, base_offset: int) -> None:
+        partition = batch.partition
+        self._sim.notify(
+            Acknowledged(
+                self._sim.scheduler.now_ms,
+                self.id,
+                self.incarnation,
+                partition.topic_id,
+                partition.partition_id,
+                batch.leader_epoch,
+                base_offset,
+                batch.crc,
+                batch.acks,
             )
+        )
 
 
 class SimNodeListeners:

@@ -33,7 +33,7 @@ SIMULATOR = "tests/sim"
 
 LEFT_OUT = "left out"
 
-NICENESS = 10
+NICENESS = 5
 """Of workers that begin with what needs a core: whoever waits much goes on at once when it can.
 Spark waits ten seconds at most for a Python that it has started."""
 

@@ -185,6 +185,7 @@ def main(words: list[str]) -> None:
         table.add_column(heading)
     for word in words or PARTS:
         for row in PARTS[word]():
+            print(f"{row.name}: {row.measured}", flush=True)
             verdict = "" if row.met is None else f"{row.target}: {['MISSED', 'met'][row.met]}"
             table.add_row(row.name, row.measured, verdict)
     Console(width=140).print(table)

@@ -13,6 +13,8 @@ Versions:  v0. Ottla's own; ApiVersions lists it to Ottla's clients only.
 Not done:  nothing.
 """
 
+from functools import partial
+
 from ottla.base.authorizer import Operation
 from ottla.base.errors import ApiError, Error
 from ottla.base.ids import Uuid
@@ -38,10 +40,7 @@ API = Api(
 def handle(ctx: Context, request: wire.GrantSegmentCopiesRequest) -> Answer:
     """Ask each partition's grant task; translate."""
     rows = [(topic.topic_id, each) for topic in request.topics for each in topic.partitions]
-    answers = answered_in_time(
-        ctx,
-        [lambda row=row: _ask(ctx, request, *row) for row in rows],  # type: ignore[misc]
-    )
+    answers = answered_in_time(ctx, [partial(_ask, ctx, request, *row) for row in rows])
     return answers.map(lambda found: _response(request, found))
 
 

@@ -80,7 +80,7 @@ class _Leader:
         self.term = LeaderTerm(environment, log, leader_epoch, tiering, floor_seen)
         self._manifests = ManifestWriter(self.term)
         self.copy = CopyTask(self.term, self._manifests, self._expire)
-        self.expiration = ExpirationTask(self.term, self._manifests, self._objects_deleted)
+        self.expiration = ExpirationTask(self.term, self._manifests, self._wake_copies)
         self._restored: Pending[None] = Pending()
         self.opening = LeaderOpening(self.term, self._restored)
         self.grants = GrantTask(
@@ -202,9 +202,6 @@ class _Leader:
 
     def _expire(self) -> None:
         self.expiration.wakeup.notify()
-
-    def _objects_deleted(self) -> None:
-        self.copy.wakeup.notify()
 
     def _wake_copies(self) -> None:
         self.copy.wakeup.notify()

@@ -7,7 +7,7 @@ import typer
 
 from ottla.base.ids import uuid_text
 from ottla.cli.errors import CommandError, UsageError
-from ottla.cli.options import CommandConfig, check_seconds
+from ottla.cli.options import CommandConfig, check_seconds, parse_number
 from ottla.cli.pipeline.pipeline_options import (
     TIMEOUT_SECONDS,
     AsJson,
@@ -109,9 +109,10 @@ def parse_partitions(text: str | None) -> tuple[int, ...] | None:
     found: list[int] = []
     for part in text.split(","):
         first, dash, last = part.strip().partition("-")
-        if not (first.isdecimal() and (last.isdecimal() or not dash)):
+        low = parse_number(first)
+        high = parse_number(last) if dash else low
+        if low is None or high is None:
             raise UsageError(f"--partitions {text}: expected numbers, as 0,3-5")
-        low, high = int(first), int(last or first)
         if not low <= high < PARTITIONS_MAX:
             raise UsageError(f"--partitions {text}: {part.strip()} is no range of partitions")
         found += range(low, high + 1)

@@ -115,7 +115,9 @@ def test_lists_of_partitions(text: str | None, expected: tuple[int, ...] | None)
     assert parse_partitions(text) == expected
 
 
-@pytest.mark.parametrize("text", ["", "x", "1-", "-1", "3-1", "1,,2", "0-999999999"])
+@pytest.mark.parametrize(
+    "text", ["", "x", "1-", "-1", "3-1", "1,,2", "0-999999999", "9" * 5_000, "\u0663"]
+)
 def test_lists_that_are_none(text: str) -> None:
     with pytest.raises(UsageError, match="--partitions"):
         parse_partitions(text)

@@ -80,8 +80,8 @@ def _watch_plain(core: NodeCore, acknowledge: Acknowledge) -> None:
 
         def answered(chunks: list[Any] | None) -> None:
             if chunks is not None:
-                frame = memoryview(b"".join(chunks))[4:]
-                _, response = decode_response(ProduceResponse, frame, request.version)
+                sent = memoryview(b"".join(chunks))[4:]
+                _, response = decode_response(ProduceResponse, sent, request.version)
                 _answered(taken, response, acknowledge)
 
         if isinstance(outcome, Pending):

@@ -13,7 +13,7 @@ from ottla.base.errors import Error
 from ottla.base.ids import Uuid
 from ottla.client.cluster import ClientConfig
 from ottla.records.batch import iter_headers
-from ottla.spark.jobs.copy_grants import CopyTarget, object_of
+from ottla.tiered.granted_copy import CopyTarget, object_of
 from ottla.tiered.object_names import ObjectKind
 from ottla.wire.messages import commit_segment_copies as commits
 from ottla.wire.messages import describe_remote_log as remote_log

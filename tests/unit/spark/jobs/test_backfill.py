@@ -15,7 +15,7 @@ from ottla.base.ids import Uuid
 from ottla.spark.errors import ClusterError, OptionError, RemoteStorageError
 from ottla.spark.jobs import backfill as job
 from ottla.spark.jobs.backfill import BackfillOptions, backfill, plan_backfill
-from ottla.spark.jobs.backfill_tasks import FAILED, FINISHED
+from ottla.tiered.granted_copy import FAILED, FINISHED
 from ottla.tiered.object_names import ObjectKind
 from ottla.wire.messages import grant_segment_copies as grants
 from tests.unit.tiered.support import TOPIC

@@ -221,6 +221,10 @@ class SegmentCopy:
         key = target.topic, target.partition
         for _ in range(EMPTY_FETCHES_MAX):
             leader = self._client.leader(key, topic_id=target.topic_id)
+            if -1 < leader.epoch < leader_epoch:  # A new term of the same leader has granted it.
+                self._client.refresh()
+                time.sleep(self._client.config.backoff_s)
+                continue
             if leader.epoch not in (leader_epoch, -1):
                 raise CopyEnded(f"{target.name} has another leader epoch, {leader.epoch}")
             data = fetch(

@@ -192,6 +192,12 @@ def test_a_lease_is_renewed_and_a_lost_one_ends_the_copy(leader: GrantingLeader)
     assert sorted(leader.parts[0].finished) == [0, 40, 80]
 
 
+def test_a_grant_is_of_a_later_epoch_than_the_metadata(leader: GrantingLeader) -> None:
+    leader.elections = 1
+    result = backfill(FakeSpark(), options(leader))
+    assert (len(result.copied), result.failures, result.left.segments) == (5, [], 0)
+
+
 def test_a_run_waits_for_the_leases_of_another(
     leader: GrantingLeader, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -44,7 +44,7 @@ def draw_backfills(seed: int, names: Sequence[str]) -> tuple[Backfill, ...]:
             topic=name,
             processes=random.choice((1, 2, 3)),
             lease_ms=random.choice((1_500, 5_000, 15_000)),
-            interval_ms=random.choice((300, 1_000)),
+            interval_ms=random.choice((800, 2_000)),
             mishap_in=random.choice((0, 2, 4)),
         )
         if random.random() < SHARE

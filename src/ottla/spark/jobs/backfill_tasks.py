@@ -219,9 +219,12 @@ class SegmentCopy:
         """Return batches from an offset on, from the leader that has granted the copy."""
         target = self._target
         key = target.topic, target.partition
+        problem = f"no records from offset {offset} on"
         for _ in range(EMPTY_FETCHES_MAX):
             leader = self._client.leader(key, topic_id=target.topic_id)
-            if -1 < leader.epoch < leader_epoch:  # A new term of the same leader has granted it.
+            if -1 < leader.epoch < leader_epoch:
+                # It has granted the copy in a later term, which the metadata do not have yet.
+                problem = f"the metadata have another leader epoch, {leader.epoch}"
                 self._client.refresh()
                 time.sleep(self._client.config.backoff_s)
                 continue
@@ -241,7 +244,7 @@ class SegmentCopy:
             assert data.records is None or isinstance(data.records, memoryview)
             if data.records:
                 return data.records
-        raise ClusterError(f"{target.name}: no records from offset {offset} on")
+        raise ClusterError(f"{target.name}: {problem}")
 
 
 class SegmentStore(TargetStore):
@@ -254,6 +257,8 @@ class SegmentStore(TargetStore):
         """Write an object; no attempt goes beyond a time, monotonic. Raises: RemoteStorageError."""
         failures = 0
         while True:
+            if self._clock.monotonic_ms() >= until_ms:  # The process was suspended.
+                raise RemoteStorageError(f"{self.uri}: too late to write {name}")
             deadline_ms = min(until_ms, self._write_deadline_ms(_size(source)))
             result = self._wait(self._store.put(name, source, pool=POOL, deadline_ms=deadline_ms))
             failures += 1

@@ -23,6 +23,7 @@ BENCHES = (
     "deletion",
     "catch_up",
     "tiered",
+    "backfill",
     "disable",
     "slow_store",
 )

@@ -44,6 +44,8 @@ ZOOKEEPER_REACHED = (
 )
 
 REACHED = (
+    "backfill-finished",
+    "backfill-granted",
     "controller-elected",
     "coordinator-crash",
     "coordinator-power",

@@ -10,7 +10,7 @@ commands run in this process, in its Spark session.
 import json
 import os
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -56,9 +56,9 @@ def produce(cluster: Cluster, topic: str, count: int) -> None:
         assert producer.flush(30) == 0
 
 
-def create(cluster: Cluster, topic: str) -> None:
+def create(cluster: Cluster, topic: str, config: Mapping[str, str] = TOPIC) -> None:
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
-    admin.create_topics([NewTopic(topic, 2, 1, config=TOPIC)])[topic].result(30)
+    admin.create_topics([NewTopic(topic, 2, 1, config=dict(config))])[topic].result(30)
 
 
 def alter(cluster: Cluster, topic: str, added: str) -> None:

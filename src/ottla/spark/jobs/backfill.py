@@ -24,21 +24,21 @@ from ottla.client.cluster import ClientConfig, ClusterClient
 from ottla.client.errors import ClientError
 from ottla.spark.cluster_options import retried
 from ottla.spark.errors import ClusterError, OptionError, RemoteStorageError
-from ottla.spark.jobs.backfill_tasks import (
+from ottla.spark.jobs.backfill_tasks import CopyOptions, CopyRow, copy_segments
+from ottla.spark.jobs.copy_grants import NO_HOLDER, ask_grants
+from ottla.spark.jobs.store_access import StoreAccess
+from ottla.spark.jobs.target_store import target_uri
+from ottla.spark.jobs.tasks import cores_of, directly, ignore, mapped, to_batches
+from ottla.stores.uri import FileUri, StoreUriError, parse_store_uri
+from ottla.tiered.granted_copy import (
     FAILED,
     FINISHED,
     KEPT,
     OTHER_STORE,
     REFUSED,
-    CopyOptions,
-    CopyRow,
-    copy_segments,
+    CopyTarget,
+    object_of,
 )
-from ottla.spark.jobs.copy_grants import NO_HOLDER, CopyTarget, ask_grants, object_of
-from ottla.spark.jobs.store_access import StoreAccess
-from ottla.spark.jobs.target_store import target_uri
-from ottla.spark.jobs.tasks import cores_of, directly, ignore, mapped, to_batches
-from ottla.stores.uri import FileUri, StoreUriError, parse_store_uri
 from ottla.tiered.object_names import ObjectKind
 from ottla.wire.messages import describe_remote_log as remote_log
 from ottla.wire.messages import grant_segment_copies as grants

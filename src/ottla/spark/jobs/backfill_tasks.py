@@ -10,9 +10,9 @@ import os
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Final
+from typing import IO, Final
 
 from ottla.base.errors import Error
 from ottla.base.ids import Uuid
@@ -21,21 +21,28 @@ from ottla.base.ports import Buffer
 from ottla.client.cluster import ClientConfig, ClusterClient
 from ottla.client.errors import ClientError
 from ottla.client.fetch import fetch
-from ottla.records.errors import CorruptBatch, RecordsError
 from ottla.spark.errors import ClusterError, RemoteStorageError
-from ottla.spark.jobs.copy_grants import (
-    CopyEnded,
-    CopyTarget,
-    ask_grants,
-    commit_copies,
-    object_of,
-)
-from ottla.spark.jobs.segment_builder import SegmentBuilder
+from ottla.spark.jobs.copy_grants import ask_grants, commit_copy
 from ottla.spark.jobs.target_store import TargetStore
 from ottla.spark.store_session import POOL, RETRIES
-from ottla.tiered.object_names import ObjectKind
-from ottla.wire.messages import commit_segment_copies as commits
-from ottla.wire.messages import grant_segment_copies as grants
+from ottla.tiered.granted_copy import (
+    FAILED,
+    OTHER_STORE,
+    REFUSED,
+    AskGrants,
+    CheckObject,
+    CommitCopy,
+    CopyEnded,
+    CopyFailed,
+    CopyOutcome,
+    CopyTarget,
+    DeleteObjects,
+    FetchBatches,
+    GrantedCopy,
+    KeepBatches,
+    PutObject,
+    Step,
+)
 
 FETCH_BYTES: Final = 8 * 1024 * 1024
 FETCH_WAIT_MS: Final = 500
@@ -43,12 +50,7 @@ EMPTY_FETCHES_MAX: Final = 20
 FAILURES_MAX: Final = 3
 """Failed copies of a task after which it ends: the next round begins others."""
 
-FINISHED, KEPT, FAILED, OTHER_STORE, REFUSED = (
-    "finished", "kept", "failed", "other store", "refused",
-)  # fmt: skip
-"""What became of a copy; REFUSED = there was no grant, and will be none."""
-
-_EXPECTED: Final = (CopyEnded, ClusterError, ClientError, RemoteStorageError, RecordsError, OSError)
+_EXPECTED: Final = (ClusterError, ClientError, RemoteStorageError, OSError)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,11 +102,11 @@ def copy_segments(
     ):
         while waiting and failures < FAILURES_MAX and time.monotonic() < until_s:
             target = waiting.pop(0)
-            copy = SegmentCopy(client, store, target, options)
             try:
-                row = copy.run()
-            except ClusterError as error:
-                row = _row(target, None, REFUSED, str(error))
+                with SegmentCopy(client, store, target, options) as copy:
+                    row = copy.run()
+            except CopyFailed as error:
+                row = _refused(target, str(error))
             if row is None:
                 continue  # Nothing of it is left, or all of that is being copied.
             yield row
@@ -114,22 +116,37 @@ def copy_segments(
             waiting.append(target)
 
 
-def _row(
-    target: CopyTarget, segment: grants.GrantedSegment | None, state: str, detail: str = ""
-) -> CopyRow:
+def _row(target: CopyTarget, outcome: CopyOutcome) -> CopyRow:
+    segment = outcome.segment
     return CopyRow(
         topic=target.topic,
         partition=target.partition,
-        start_offset=-1 if segment is None else segment.start_offset,
-        end_offset=-1 if segment is None else segment.end_offset,
-        size_bytes=0 if segment is None else segment.size_bytes,
-        state=state,
-        detail=detail,
+        start_offset=segment.start_offset,
+        end_offset=segment.end_offset,
+        size_bytes=segment.size_bytes,
+        state=outcome.state,
+        detail=outcome.detail,
     )
 
 
+def _refused(target: CopyTarget, why: str) -> CopyRow:
+    return CopyRow(
+        topic=target.topic,
+        partition=target.partition,
+        start_offset=-1,
+        end_offset=-1,
+        size_bytes=0,
+        state=REFUSED,
+        detail=why,
+    )
+
+
+def _now_ms() -> int:
+    return time.monotonic_ns() // 1_000_000
+
+
 class SegmentCopy:
-    """One grant of a partition, and what is made of it."""
+    """One grant of a partition: executes the steps of its copy. Use as a context manager."""
 
     def __init__(
         self, client: ClusterClient, store: "SegmentStore", target: CopyTarget, options: CopyOptions
@@ -137,92 +154,80 @@ class SegmentCopy:
         self._client = client
         self._store = store
         self._target = target
-        self._options = options
-        self._holder = Uuid(os.urandom(16))
-        self._until_s = 0.0
-        self._renew_s = 0.0
+        self._copy = GrantedCopy(
+            target, Uuid(os.urandom(16)), lease_ms=options.lease_ms, now_ms=_now_ms
+        )
+        self._files = ExitStack()
+        self._kept: IO[bytes] | None = None
+
+    def __enter__(self) -> "SegmentCopy":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._files.close()
 
     def run(self) -> CopyRow | None:
-        """Copy a segment; None = none is granted. Raises: ClusterError where there is no grant."""
-        granted = self._ask()
-        if not granted.segments:
-            return None
-        (segment,) = granted.segments
-        try:
-            sizes = self._write(segment, granted.leader_epoch)
-            return self._commit(granted, segment, sizes)
-        except _EXPECTED as error:
-            self._give_up(granted, segment, str(error))
-            return _row(self._target, segment, FAILED, str(error))
+        """Copy a segment; None = none is granted. Raises: CopyFailed where there is no grant."""
+        steps = self._copy.steps()
+        result: object = None
+        failure: CopyFailed | None = None
+        while True:
+            try:
+                step = steps.send(result) if failure is None else steps.throw(failure)
+            except StopIteration as end:
+                outcome: CopyOutcome | None = end.value
+                return None if outcome is None else _row(self._target, outcome)
+            result, failure = None, None
+            try:
+                result = self._execute(step)
+            except CopyFailed as error:
+                failure = error
+            except _EXPECTED as error:
+                failure = CopyFailed(str(error))
 
-    # -- the grant -----------------------------------------------------------------------------
+    def _execute(self, step: Step) -> object:
+        match step:
+            case AskGrants(target, holder, lease_ms):
+                return ask_grants(self._client, target, holder, segments=1, lease_ms=lease_ms)
+            case FetchBatches(_, offset, leader_epoch):
+                return self._fetch(offset, leader_epoch)
+            case KeepBatches(batches):
+                self._file().write(batches)
+            case PutObject(name, data, size_bytes, until_ms):
+                source = self._kept_batches(size_bytes) if data is None else data
+                self._store.put_until(name, source, until_ms)
+            case CheckObject(name, size_bytes):
+                self._store.check_size(name, size_bytes)
+            case CommitCopy(target, granted, copy):
+                return commit_copy(self._client, target, granted, copy)
+            case DeleteObjects(names):
+                self._store.delete(names)
+        return None
 
-    def _ask(self) -> grants.GrantedPartition:
-        """Take a grant, or renew it. Its time counts from before the request."""
-        asked_s = time.monotonic()
-        lease_ms = self._options.lease_ms
-        granted = ask_grants(
-            self._client, self._target, self._holder, segments=1, lease_ms=lease_ms
-        )
-        for each in granted.segments:
-            self._until_s = asked_s + each.lease_ms / 1_000
-            self._renew_s = asked_s + each.lease_ms / 2_000
-        return granted
+    def _file(self) -> IO[bytes]:
+        if self._kept is None:
+            made = tempfile.NamedTemporaryFile(prefix="ottla-backfill-")  # noqa: SIM115
+            self._kept = self._files.enter_context(made)
+        return self._kept
 
-    def _check_lease(self, segment: grants.GrantedSegment) -> None:
-        """Renew the lease where half of it is over. Raises: CopyEnded."""
-        if time.monotonic() < self._renew_s:
-            return
-        granted = self._ask()
-        if [each.segment_id for each in granted.segments] != [segment.segment_id]:
-            for each in granted.segments:  # Another one, which is not begun.
-                self._give_up(granted, each, "it was asked for another")
-            raise CopyEnded(f"the lease of {self._target.name} has ended")
-
-    def _until_ms(self) -> int:
-        return int(self._until_s * 1_000)
-
-    # -- the objects ---------------------------------------------------------------------------
-
-    def _write(self, segment: grants.GrantedSegment, leader_epoch: int) -> tuple[int, int]:
-        """Write the objects, the log last, and look at them; return the sizes of the indexes.
-
-        Raises: CopyEnded, ClusterError, ClientError, RemoteStorageError, RecordsError, OSError.
-        """
-        with tempfile.TemporaryDirectory(prefix="ottla-backfill-") as directory:
-            path = Path(directory, "segment.log")
-            builder = SegmentBuilder(segment)
-            with path.open("wb") as file:
-                while not builder.is_complete:
-                    self._check_lease(segment)
-                    records = self._fetch(builder.next_offset, leader_epoch)
-                    taken = builder.add(records)
-                    if not taken:
-                        raise CorruptBatch(f"no batch from offset {builder.next_offset} on")
-                    file.write(records[:taken])
-            offset_index, time_index = builder.indexes()
-            objects: list[tuple[ObjectKind, Source]] = [
-                (ObjectKind.LEADER_EPOCHS, segment.leader_epochs),
-                (ObjectKind.PRODUCER_SNAPSHOT, segment.producer_snapshot),
-                (ObjectKind.OFFSET_INDEX, offset_index),
-                (ObjectKind.TIME_INDEX, time_index),
-            ]
-            if segment.transaction_index is not None:
-                objects.append((ObjectKind.TXN_INDEX, segment.transaction_index))
-            objects.append((ObjectKind.LOG, FileSource(str(path), segment.size_bytes)))
-            for kind, source in objects:
-                self._check_lease(segment)
-                self._store.put_until(self._name(segment, kind), source, self._until_ms())
-            for kind, source in objects:
-                self._store.check_size(self._name(segment, kind), _size(source))
-        return len(offset_index), len(time_index)
+    def _kept_batches(self, size_bytes: int) -> Source:
+        file = self._file()
+        file.flush()
+        return FileSource(file.name, size_bytes)
 
     def _fetch(self, offset: int, leader_epoch: int) -> Buffer:
         """Return batches from an offset on, from the leader that has granted the copy."""
         target = self._target
         key = target.topic, target.partition
+        problem = f"no records from offset {offset} on"
         for _ in range(EMPTY_FETCHES_MAX):
             leader = self._client.leader(key, topic_id=target.topic_id)
+            if -1 < leader.epoch < leader_epoch:
+                # It has granted the copy in a later term, which the metadata do not have yet.
+                problem = f"the metadata have another leader epoch, {leader.epoch}"
+                self._client.refresh()
+                time.sleep(self._client.config.backoff_s)
+                continue
             if leader.epoch not in (leader_epoch, -1):
                 raise CopyEnded(f"{target.name} has another leader epoch, {leader.epoch}")
             data = fetch(
@@ -239,41 +244,7 @@ class SegmentCopy:
             assert data.records is None or isinstance(data.records, memoryview)
             if data.records:
                 return data.records
-        raise ClusterError(f"{target.name}: no records from offset {offset} on")
-
-    def _name(self, segment: grants.GrantedSegment, kind: ObjectKind) -> str:
-        return object_of(self._target, segment.segment_id, segment.start_offset, kind)
-
-    # -- the end -------------------------------------------------------------------------------
-
-    def _commit(
-        self,
-        granted: grants.GrantedPartition,
-        segment: grants.GrantedSegment,
-        sizes: tuple[int, int],
-    ) -> CopyRow:
-        copy = commits.CommittedSegmentCopy(
-            segment_id=segment.segment_id, offset_index_bytes=sizes[0], time_index_bytes=sizes[1]
-        )
-        (result,) = commit_copies(self._client, self._target, granted, [copy])
-        if not result.error_code:
-            state = FINISHED if result.is_finished else KEPT
-            return _row(self._target, segment, state)
-        # The leader has given it up, so nobody will count on these objects. Where it looks into
-        # another store, nobody else would ever delete them.
-        self._store.delete([self._name(segment, kind) for kind in ObjectKind])
-        state = OTHER_STORE if result.error_code == Error.RESOURCE_NOT_FOUND else FAILED
-        return _row(self._target, segment, state, result.error_message or "")
-
-    def _give_up(
-        self, granted: grants.GrantedPartition, segment: grants.GrantedSegment, why: str
-    ) -> None:
-        """Tell the leader, so that it need not wait for the end of the lease."""
-        copy = commits.CommittedSegmentCopy(segment_id=segment.segment_id, failure=why[:1_000])
-        try:
-            commit_copies(self._client, self._target, granted, [copy])
-        except (CopyEnded, ClusterError):
-            return  # Its lease ends.
+        raise ClusterError(f"{target.name}: {problem}")
 
 
 class SegmentStore(TargetStore):
@@ -286,6 +257,8 @@ class SegmentStore(TargetStore):
         """Write an object; no attempt goes beyond a time, monotonic. Raises: RemoteStorageError."""
         failures = 0
         while True:
+            if self._clock.monotonic_ms() >= until_ms:  # The process was suspended.
+                raise RemoteStorageError(f"{self.uri}: too late to write {name}")
             deadline_ms = min(until_ms, self._write_deadline_ms(_size(source)))
             result = self._wait(self._store.put(name, source, pool=POOL, deadline_ms=deadline_ms))
             failures += 1

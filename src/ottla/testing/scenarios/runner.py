@@ -36,7 +36,7 @@ from ottla.testing.sim.watch.deletions import deletions_left, is_purging, partit
 from ottla.testing.sim.watch.log_watch import LogWatch
 from ottla.testing.sim.watch.tier_watch import TierWatch
 from ottla.testing.sim.watch.tiering_watch import TieringWatch
-from ottla.testing.sim_clients import Producer, TransactionWriter
+from ottla.testing.sim_clients import Backfiller, Producer, TransactionWriter
 
 REST = "rest: all replicas in sync and equal"
 LOOK_MS = 500
@@ -181,7 +181,8 @@ class Run:
         limit_ms = round(self.scenario.settle_seconds * 1000)
         self._until(lambda: not self._missing(), limit_ms)
         story.admin.stop()
-        writers: list[Producer | TransactionWriter] = []
+        writers: list[Producer | TransactionWriter | Backfiller] = []
+        writers += story.backfillers
         writers += story.producers
         writers += story.transaction_writers
         for writer in writers:

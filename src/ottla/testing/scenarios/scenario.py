@@ -16,10 +16,11 @@ from ottla.records.compression import Codec
 from ottla.testing.checkers.verdict import CHECKERS, Tolerance
 from ottla.testing.history.history import ACKS_ALL, History
 from ottla.testing.sim import Faults, StoreFaults
-from ottla.testing.sim.scheduler import SimDice
+from ottla.testing.sim.scheduler import Process, SimDice
 from ottla.testing.sim.transaction_port import TransactionPort
 from ottla.testing.sim_clients import (
     Admin,
+    Backfiller,
     Consumer,
     Dialogue,
     PatientClient,
@@ -46,6 +47,10 @@ class ScenarioFailed(Exception):
     """A scenario cannot be played because of an error of its own."""
 
 
+def _no_file(path: str) -> bytes:
+    raise FileNotFoundError(path)
+
+
 class RunningGroups(Protocol):
     """The consumer groups of a story, as far as its end has to know them."""
 
@@ -70,6 +75,7 @@ class Story:
         self.patient_clients: list[PatientClient] = []
         self.tier_readers: list[TierReader] = []
         self.transaction_writers: list[TransactionWriter] = []
+        self.backfillers: list[Backfiller] = []
         self.groups: RunningGroups | None = None
         self.admin = Admin(self.client("admin"))
         self._expected: set[str] = set()
@@ -194,6 +200,33 @@ class Story:
         self.transaction_writers.append(writer)
         writer.begin()
         return writer
+
+    def backfill(
+        self,
+        topic: TopicSpec,
+        *,
+        lease_ms: int = 10_000,
+        interval_ms: int = 1_000,
+        mishap_in: int = 0,
+    ) -> Backfiller:
+        """Let another process copy a topic's segments, by grants of their leaders, until the end.
+
+        `mishap_in`: one copy of so many has a mishap; 0 = none.
+        """
+        name = f"backfiller-{len(self.backfillers) + 1}"
+        sim = self.sim
+        backfiller = Backfiller(
+            self.client(name, Random(f"{sim.seed}/{name}")),
+            topic.name,
+            store=sim.object_store.client(Process(name), clock=sim.clock, read_file=_no_file),
+            lease_ms=lease_ms,
+            interval_ms=interval_ms,
+            mishap_in=mishap_in,
+            mark=sim.mark,
+        )
+        self.backfillers.append(backfiller)
+        backfiller.begin()
+        return backfiller
 
     def ask(self, *, interval_ms: int = 3_000) -> None:
         """Start a client that sends many kinds of requests with a very long timeout."""

@@ -12,6 +12,12 @@ from typing import TYPE_CHECKING
 from ottla.records.compression import Codec
 from ottla.testing.history.history import ACKS_ALL
 from ottla.testing.history.topics import Promise
+from ottla.testing.scenarios.backfills import (
+    Backfill,
+    backfill_config,
+    begin_backfill,
+    draw_backfills,
+)
 from ottla.testing.scenarios.storage import DAY_MS, trim
 from ottla.testing.scenarios.tiering_off import draw_switched, keep_switching
 from ottla.testing.sim import StoreFaults
@@ -54,10 +60,11 @@ class TieredTopic:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TieringWorkload:
     """What a seed draws. `change_ms`: the mean time between changes of one of the topics.
-    `switched`: the topics whose tiered storage is turned off and on."""
+    `switched`: the topics whose tiered storage is turned off and on. `backfills`: of some."""
 
     topics: tuple[TieredTopic, ...] = ()
     switched: tuple[str, ...] = ()
+    backfills: tuple[Backfill, ...] = ()
     change_ms: int = 5_000
     config: tuple[tuple[str, str], ...] = ()
     faults: StoreFaults = StoreFaults.NONE
@@ -87,6 +94,9 @@ class TieringWorkload:
                 story.run(_enable_later(story, spec))
             if spec.name in self.switched:
                 story.run(keep_switching(story, spec))
+            for each in self.backfills:
+                if each.topic == spec.name:
+                    story.run(begin_backfill(story, spec, each))
         yield from self._keep_changing(story, consumers)
 
     def _keep_changing(self, story: "Story", consumers: dict[str, Consumer]) -> Dialogue[None]:
@@ -141,11 +151,13 @@ def draw_tiering(seed: int, *, faultless: bool = False) -> TieringWorkload:
     topics = tuple(
         _draw_topic(random, kind, number, with_racks) for number, kind in enumerate(kinds, 1)
     )
+    backfills = draw_backfills(seed, [each.spec.name for each in topics])
     return TieringWorkload(
         topics=_with_transactions(topics, Random(f"{seed}/tiered transactions")),
         switched=draw_switched(seed, [each.spec.name for each in topics]),
+        backfills=backfills,
         change_ms=random.choice((3_000, 6_000)),
-        config=_config(random, with_racks),
+        config=_config(random, with_racks) + backfill_config(seed, backfills),
         faults=StoreFaults.NONE if faultless else StoreFaults.ROUGH,
     )
 

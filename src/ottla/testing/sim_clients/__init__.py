@@ -5,6 +5,7 @@ response. They depend on nothing else of the simulator than a port, timers, a cl
 """
 
 from ottla.testing.sim_clients.admin import Admin
+from ottla.testing.sim_clients.backfiller import Backfiller
 from ottla.testing.sim_clients.client import Port, SimClient
 from ottla.testing.sim_clients.consumer import Consumer
 from ottla.testing.sim_clients.dialogue import Dialogue, start
@@ -16,6 +17,7 @@ from ottla.testing.sim_clients.transaction_writer import TransactionWriter
 
 __all__ = [
     "Admin",
+    "Backfiller",
     "Consumer",
     "Dialogue",
     "PatientClient",

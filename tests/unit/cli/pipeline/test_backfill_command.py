@@ -15,8 +15,8 @@ from ottla.base.ids import uuid_text
 from ottla.cli.errors import UsageError
 from ottla.cli.pipeline.backfill_command import parse_partitions, result_json, result_lines
 from ottla.spark.jobs.backfill import BackfillPlan, BackfillResult, PartitionLeft
-from ottla.spark.jobs.backfill_tasks import FAILED, FINISHED, KEPT, CopyRow
-from ottla.spark.jobs.copy_grants import CopyTarget
+from ottla.spark.jobs.backfill_tasks import CopyRow
+from ottla.tiered.granted_copy import FAILED, FINISHED, KEPT, CopyTarget
 from tests.unit.cli.conftest import Run
 from tests.unit.spark.jobs.granting_leader import GrantingLeader
 from tests.unit.tiered.support import TOPIC, TOPIC_ID

@@ -5,7 +5,7 @@ attributes that a test sets.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ from ottla.base.errors import Error
 from ottla.base.ids import Uuid
 from ottla.client.cluster import ClientConfig
 from ottla.records.batch import iter_headers
-from ottla.spark.jobs.copy_grants import CopyTarget, object_of
+from ottla.tiered.granted_copy import CopyTarget, object_of
 from ottla.tiered.object_names import ObjectKind
 from ottla.wire.messages import commit_segment_copies as commits
 from ottla.wire.messages import describe_remote_log as remote_log
@@ -63,6 +63,9 @@ class GrantingLeader:
         self.on_fetch: Callable[[], object] = lambda: None
         self.alter: Callable[[bytes], bytes] = lambda data: data
         self.lease_ms = LEASE_MS
+        self.leader_epoch = 0
+        self.elections = 0
+        """How often it is elected again before it grants the next copy."""
         self._number = 0
         self.broker.answer(grants.GrantSegmentCopiesRequest, self._grant)
         self.broker.answer(commits.CommitSegmentCopiesRequest, self._commit)
@@ -104,6 +107,7 @@ class GrantingLeader:
         mine = [each for each, owner in part.holders.items() if owner == holder]
         free = [start for start in left if start not in part.held.values()]
         if row.segments_max and not mine and free:
+            self._elect()
             self._number += 1
             segment_id = Uuid(self._number.to_bytes(16, "big"))
             part.held[segment_id], part.holders[segment_id] = free[0], holder
@@ -111,13 +115,20 @@ class GrantingLeader:
         return grants.GrantedPartition(
             partition=row.partition,
             error_code=0,
-            leader_epoch=0,
+            leader_epoch=self.leader_epoch,
             tiered_epoch=1,
             end_offset=left[-1] + PER_SEGMENT - 1 if left else -1,
             segments_left=len(left),
             bytes_left=sum(len(part.segments[each]) for each in left),
             segments=tuple(self._segment(part, each) for each in mine),
         )
+
+    def _elect(self) -> None:
+        self.leader_epoch += self.elections
+        self.elections = 0
+        (known,) = self.broker.topics
+        rows = tuple(replace(each, leader_epoch=self.leader_epoch) for each in known.partitions)
+        self.broker.topics = [replace(known, partitions=rows)]
 
     def _segment(self, part: Part, segment_id: Uuid) -> grants.GrantedSegment:
         start = part.held[segment_id]

@@ -4,6 +4,7 @@ Method: a fake leader that grants, over a real socket, a directory as its store 
 Spark's tasks run in this process, one after the other.
 """
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,8 @@ from ottla.base.ids import Uuid
 from ottla.spark.errors import ClusterError, OptionError, RemoteStorageError
 from ottla.spark.jobs import backfill as job
 from ottla.spark.jobs.backfill import BackfillOptions, backfill, plan_backfill
-from ottla.spark.jobs.backfill_tasks import FAILED, FINISHED
+from ottla.spark.jobs.backfill_tasks import SegmentStore
+from ottla.tiered.granted_copy import FAILED, FINISHED
 from ottla.tiered.object_names import ObjectKind
 from ottla.wire.messages import grant_segment_copies as grants
 from tests.unit.tiered.support import TOPIC
@@ -190,6 +192,21 @@ def test_a_lease_is_renewed_and_a_lost_one_ends_the_copy(leader: GrantingLeader)
     result = backfill(FakeSpark(), options(leader, partitions=(0,)))
     assert result.left.segments == 0
     assert sorted(leader.parts[0].finished) == [0, 40, 80]
+
+
+def test_a_grant_is_of_a_later_epoch_than_the_metadata(leader: GrantingLeader) -> None:
+    leader.elections = 1
+    result = backfill(FakeSpark(), options(leader))
+    assert (len(result.copied), result.failures, result.left.segments) == (5, [], 0)
+
+
+def test_no_write_begins_after_its_lease(tmp_path: Path) -> None:
+    with SegmentStore(tmp_path.as_uri(), 5.0) as store:
+        with pytest.raises(RemoteStorageError, match="too late to write a/b"):
+            store.put_until("a/b", b"x", 1)
+        assert files(tmp_path) == []
+        store.put_until("a/b", b"x", time.monotonic_ns() // 1_000_000 + 5_000)
+    assert [each.name for each in files(tmp_path)] == ["b"]
 
 
 def test_a_run_waits_for_the_leases_of_another(

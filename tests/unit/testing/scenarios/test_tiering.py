@@ -5,6 +5,7 @@ Method: many draws; they are played in tests/sim.
 
 from ottla.metadata.node_config import NodeConfig
 from ottla.metadata.topic_config import parse_overrides
+from ottla.testing.scenarios.backfills import QUOTA
 from ottla.testing.scenarios.standard import draw_scenario
 from ottla.testing.scenarios.tiering import (
     ENABLE,
@@ -39,6 +40,20 @@ def test_some_topics_are_turned_off_in_valid_ways() -> None:
     assert () in switched
     for values in (*OFF, ON):
         parse_overrides(values)
+
+
+def test_some_topics_are_backfilled() -> None:
+    backfills = [backfill for each in DRAWN.values() for backfill in each.backfills]
+    assert len(DRAWN) / 4 < len([each for each in DRAWN.values() if each.backfills]) < len(DRAWN)
+    assert {each.processes for each in backfills} == {1, 2, 3}
+    assert {each.mishap_in == 0 for each in backfills} == {True, False}
+    for each in DRAWN.values():
+        assert {one.topic for one in each.backfills} <= {one.spec.name for one in each.topics}
+        assert (QUOTA in dict(each.config)) <= bool(each.backfills)
+    assert {QUOTA in dict(each.config) for each in DRAWN.values() if each.backfills} == {
+        True,
+        False,
+    }
 
 
 def test_nodes_take_the_configurations() -> None:

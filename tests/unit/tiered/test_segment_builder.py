@@ -12,10 +12,9 @@ from ottla.log.offset_index import OffsetIndex
 from ottla.log.time_index import TimeIndex
 from ottla.records.batch import iter_headers, restamp
 from ottla.records.errors import CorruptBatch
-from ottla.spark.jobs.segment_builder import INDEX_INTERVAL_BYTES, SegmentBuilder
+from ottla.tiered.segment_builder import INDEX_INTERVAL_BYTES, SegmentBuilder
 from ottla.wire.messages.grant_segment_copies import GrantedEpoch, GrantedSegment
-
-from .support import log_bytes
+from tests.unit.spark.jobs.support import log_bytes
 
 EPOCHS = ((1, 20), (3, 60))
 LOG = log_bytes(20, 99, EPOCHS, value=b"v" * 400)

@@ -39,6 +39,8 @@ from ottla.testing.sim.watch.tiering_watch import TieringWatch
 from ottla.testing.sim_clients import Backfiller, Producer, TransactionWriter
 
 REST = "rest: all replicas in sync and equal"
+WRITES = "writes to "
+"""How a story calls what its producers must achieve after healing."""
 LOOK_MS = 500
 REMOVAL_MS = 5_000
 """How long after `log.segment.delete.delay.ms` a deleted directory may take to be removed."""
@@ -179,15 +181,9 @@ class Run:
         history.healed_ms = story.now_ms
         history.expected = [*story.expected(), REST]
         limit_ms = round(self.scenario.settle_seconds * 1000)
-        self._until(lambda: not self._missing(), limit_ms)
+        self._serve(limit_ms)
         story.admin.stop()
-        writers: list[Producer | TransactionWriter | Backfiller] = []
-        writers += story.backfillers
-        writers += story.producers
-        writers += story.transaction_writers
-        for writer in writers:
-            writer.stop()
-        self._until(lambda: all(each.is_done for each in writers), limit_ms)
+        self._until(lambda: all(each.is_done for each in self._writers), limit_ms)
         for consumer in story.consumers:
             consumer.stop()
         for reader in story.tier_readers:
@@ -221,6 +217,22 @@ class Run:
             if spec is not None and spec.promise != KEEPS_ALL:
                 history.promises[topic.id] = spec.promise
         history.errors += [(at_ms, f"{where}: {what}") for at_ms, where, what in sim.problems]
+
+    def _serve(self, limit_ms: int) -> None:
+        """Wait until all clients are served; writers stop once each partition has taken a write.
+
+        Readers, and the commits of groups, must reach the end of a log: it would move on for ever.
+        """
+        end_ms = self.story.now_ms + limit_ms
+        self._until(lambda: not any(each.startswith(WRITES) for each in self._missing()), limit_ms)
+        for writer in self._writers:
+            writer.stop()
+        self._until(lambda: not self._missing(), end_ms - self.story.now_ms)
+
+    @property
+    def _writers(self) -> list[Producer | TransactionWriter | Backfiller]:
+        story = self.story
+        return [*story.producers, *story.transaction_writers, *story.backfillers]
 
     def _settle(self, limit_ms: int) -> list[str]:
         """Wait until, at one moment, the replicas have settled and no deletion is unfinished.

@@ -61,6 +61,14 @@ class SimListener:
     is_open: bool = False
 
 
+class BlockedDial(Protocol):
+    """An attempt to connect over a cut link."""
+
+    def healed(self) -> None:
+        """Called when all links work again."""
+        ...
+
+
 class Network:
     """All listeners and connections. `cut`: pairs (from, to) of places without a link."""
 
@@ -72,6 +80,8 @@ class Network:
         self.faults = NetFaults()
         self.cut: set[tuple[int, int]] = set()
         self.marks: Callable[[str], None] = lambda name: None
+        self.blocked_dials: dict[BlockedDial, None] = {}
+        """Attempts to connect that began on cut links and have not ended, in their order."""
         self.pipes: dict[int, Pipe] = {}
         self.arrived: Callable[[str, int, int, bytes], None] | None = None
         """Called like `frame_arrived` with each frame that arrives, before it is read."""
@@ -86,6 +96,19 @@ class Network:
         self._numbers = 0
 
     # -- places --------------------------------------------------------------------------------
+
+    def heal(self) -> None:
+        """End all faults and cuts. What is under way on a cut link goes on.
+
+        An attempt to connect may last 30 seconds: those that began on a cut link need not end
+        first, as their next packet gets through.
+        """
+        self.faults = NetFaults()
+        self.cut.clear()
+        blocked = [*self.blocked_dials]
+        self.blocked_dials.clear()
+        for dial in blocked:
+            dial.healed()
 
     def listen(self, address: Address, listener: SimListener) -> None:
         """Bind a listener to an address, which must be free."""

@@ -229,8 +229,7 @@ class Sim:
             self._fault_injector.stop()
         self.directed.stop()
         self.store_faults.stop()
-        self.net.faults = Faults.NONE.of_network()
-        self.net.cut.clear()
+        self.net.heal()
         if self.zookeeper is not None:
             self.zookeeper.heal()
         for node in self.nodes.values():

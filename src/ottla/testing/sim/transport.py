@@ -14,7 +14,7 @@ from ottla.host.net.client_protocol import ClientProtocol
 from ottla.host.net.dialer import Dialed
 from ottla.host.node_ports import Address, ChooseEndpoint
 from ottla.testing.sim.net import MS, Network, Pipe
-from ottla.testing.sim.scheduler import Event, Process, below
+from ottla.testing.sim.scheduler import Call, Event, Process, below
 
 SPLIT_ONE_IN = 16
 """Of so many responses one arrives in two pieces."""
@@ -79,6 +79,33 @@ class SimTransport(asyncio.Transport):
             self._protocol.connection_lost(None)
 
 
+class BlockedDial:
+    """An attempt to connect over a cut link: it times out, unless all links are healed before."""
+
+    def __init__(
+        self, dialer: "SimDialer", connect: Callable[[], Event], timeout_ms: int, failed: Call
+    ) -> None:
+        self._blocked = dialer.net.blocked_dials
+        self._blocked[self] = None
+        self._connect = connect
+        self._failed = failed
+        self._event = dialer.after(timeout_ms, self._timed_out)
+
+    def cancel(self) -> None:
+        """See `ottla.host.net.dialer.Handle`."""
+        self._blocked.pop(self, None)
+        self._event.cancel()
+
+    def healed(self) -> None:
+        """Connect: the next packet gets through."""
+        self._event.cancel()
+        self._event = self._connect()
+
+    def _timed_out(self) -> None:
+        del self._blocked[self]
+        self._failed()
+
+
 class SimDialer:
     """See `ottla.host.net.dialer.Dialer`."""
 
@@ -88,19 +115,19 @@ class SimDialer:
         place: int,
         owner: Process | None,
     ) -> None:
-        self._net = net
+        self.net = net
         self._place = place
         self._owner = owner
 
     def after(self, delay_ms: int, callback: Callable[[], None]) -> Event:
         """Call `callback` after a delay, in the owner's process."""
-        return self._net.scheduler.after(delay_ms * MS, callback, self._owner)
+        return self.net.scheduler.after(delay_ms * MS, callback, self._owner)
 
     def dial(
         self, address: Address, protocol: ClientProtocol, timeout_ms: int, dialed: Dialed
-    ) -> Event:
+    ) -> Event | BlockedDial:
         """Connect, unless there is no listener or the link is cut."""
-        net = self._net
+        net = self.net
 
         def failed() -> None:
             dialed(ConnectionRefusedError(f"no listener at {address[0]}:{address[1]}"))
@@ -114,10 +141,13 @@ class SimDialer:
             transport.connect(Pipe(net, transport, listener, address))
             dialed(None)
 
+        def connect() -> Event:
+            travel_us = net.delay_us() + net.delay_us()
+            return net.scheduler.after(travel_us, reached, self._owner)
+
         if net.is_cut(self._place, address):
-            return self.after(timeout_ms, failed)
-        travel_us = net.delay_us() + net.delay_us()
-        return net.scheduler.after(travel_us, reached, self._owner)
+            return BlockedDial(self, connect, timeout_ms, failed)
+        return connect()
 
 
 class CheckedChannel(Channel):

@@ -68,6 +68,43 @@ def test_healing_restarts_a_node_that_the_story_crashed() -> None:
     assert report.marks["crashed"] == 1
 
 
+def test_writers_stop_once_all_are_served_and_others_have_more_time() -> None:
+    """What readers and groups must reach does not move on meanwhile."""
+    late_ms = 8_000
+
+    def story(story: Story) -> Dialogue[None]:
+        story.expect(["a slow reader"])
+        yield from write_and_read(story)
+        while (healed_ms := story.history.healed_ms) is None:
+            yield 100
+        yield healed_ms + late_ms - story.now_ms
+        story.history.progress.append(Progress("a slow reader", story.now_ms))
+
+    run = Run(1, replace(SMALL, name="slow", story=story))
+    run.rough()
+    run.calm()
+    healed_ms = run.history.healed_ms
+    assert healed_ms is not None
+    assert run.report().judgement.verdict is Verdict.TRUE
+    written = {each.partition for each in run.history.writes if each.sent_ms >= healed_ms}
+    assert len(written) == LINES.partitions
+    assert max(each.sent_ms for each in run.history.writes) < healed_ms + 2_000
+    assert run.history.ended_ms >= healed_ms + late_ms
+
+
+def test_clients_that_are_not_served_are_waited_for_as_long_as_the_scenario_says() -> None:
+    def story(story: Story) -> Dialogue[None]:
+        story.expect(["a reader that never comes"])
+        yield from write_and_read(story)
+
+    run = Run(1, replace(SMALL, name="never", story=story, settle_seconds=6))
+    run.rough()
+    began_ms = run.history.healed_ms = run.story.now_ms
+    run._serve(6_000)
+    assert run.story.now_ms == began_ms + 6_000
+    assert run._missing() == {"a reader that never comes"}
+
+
 @settings(max_examples=examples(30))
 @given(
     st.lists(st.lists(st.builds(Progress, st.sampled_from("abc"), st.integers(0, 3)))),

@@ -288,6 +288,24 @@ def test_a_cut_lets_no_connection_be_made() -> None:
     assert story.server.correlations == []
 
 
+def test_attempts_on_a_cut_link_succeed_when_all_is_healed() -> None:
+    story = Story(slow=1.0)
+    story.net.cut.add((CLIENT, NODE))
+    story.ask(story.link(), timeout_ms=9_000)
+    closed = story.link()
+    story.ask(closed, timeout_ms=9_000)
+    over = story.link(connect_timeout_ms=100, backoff_ms=5_000, backoff_max_ms=5_000)
+    story.ask(over, timeout_ms=9_000)
+    story.run(1_000)
+    closed.close()
+    story.net.heal()
+    story.run(20)
+    assert story.errors == [Error.NETWORK_EXCEPTION, None]
+    assert len(story.server.connections) == 1, "an attempt that had ended went on"
+    story.run(5_000)
+    assert story.errors == [Error.NETWORK_EXCEPTION, None, None]
+
+
 def test_a_silent_connection_is_noticed_only_by_the_timeout() -> None:
     story = Story(silent=1.0)
     link = story.link()

@@ -153,18 +153,22 @@ def forms_left_out(items: list[pytest.Item]) -> list[pytest.Item]:
 
 
 def functions_left_out(items: list[pytest.Item]) -> list[pytest.Item]:
-    """Return what to leave out, to keep `count` of each file's functions marked `drawn(count)`."""
-    functions: dict[tuple[Path, int], dict[str, list[pytest.Item]]] = {}
+    """Return what to leave out, to keep `count` functions of those marked `drawn(count)`.
+
+    They are drawn from those of a file, or where the marker says `of` from those of that group.
+    """
+    groups: dict[tuple[str, int], dict[str, list[pytest.Item]]] = {}
     for item in items:
         marker = item.get_closest_marker("drawn")
         if marker is not None and isinstance(item, pytest.Function):
-            of_file = functions.setdefault((item.path, marker.args[0]), {})
-            of_file.setdefault(item.originalname, []).append(item)
+            key = (marker.kwargs.get("of", item.path.name), marker.args[0])
+            function = f"{item.path}::{item.originalname}"
+            groups.setdefault(key, {}).setdefault(function, []).append(item)
     out = []
-    for (path, count), of_file in functions.items():
-        played = drawn(list(of_file), count, FAULT_ROUNDS, name=path.name)
-        for name, forms in of_file.items():
-            out += [] if name in played else forms
+    for (name, count), functions in groups.items():
+        played = drawn(list(functions), count, FAULT_ROUNDS, name=name)
+        for function, forms in functions.items():
+            out += [] if function in played else forms
     return out
 
 

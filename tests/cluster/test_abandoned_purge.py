@@ -17,7 +17,11 @@ from .clients import Closing, Message, client_of, eventually
 from .conftest import QUICK_FENCING, Kind, NewCluster
 from .ottla_command import Ran, ottla
 
-pytestmark = [pytest.mark.timeout(300), pytest.mark.forms(1)]
+pytestmark = [
+    pytest.mark.timeout(300),
+    pytest.mark.forms(1),
+    pytest.mark.drawn(2, of="long faults"),
+]
 
 CONFIG = QUICK_FENCING | {
     "log.initial.task.delay.ms": "200",

@@ -9,7 +9,12 @@ import pytest
 from .conftest import Kind, NewCluster, Reports, kinds, new_replicated_topic
 from .fault_rounds import Scene, table, under_load
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300), pytest.mark.forms(1)]
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.timeout(300),
+    pytest.mark.forms(1),
+    pytest.mark.drawn(2, of="long faults"),
+]
 
 PARTITIONS = 6
 GAP_SECONDS_MAX = 5.0

@@ -30,7 +30,7 @@ from .slow_store import (
     scene,
 )
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [pytest.mark.timeout(600), pytest.mark.drawn(2, of="long faults")]
 
 BEFORE_SECONDS = 5.0
 SILENT_SECONDS = 45.0

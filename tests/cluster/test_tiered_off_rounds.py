@@ -30,7 +30,12 @@ from .fault_load import Load
 from .test_tiered_off import DELETE, ENABLE, RETAIN, alter, wait_state
 from .tiered import EARLIEST, EARLIEST_LOCAL, TIERED, TOPIC, earliest, read_from
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900), pytest.mark.forms(1)]
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.timeout(900),
+    pytest.mark.forms(1),
+    pytest.mark.drawn(2, of="long faults"),
+]
 
 ROUNDS = 10 if os.environ.get(FAULT_ROUNDS) == "all" else 2
 VALUE_BYTES = 2_000

@@ -177,6 +177,7 @@ def check(cluster: Cluster, topic: str, run: Run, before: dict[int, tuple[int, i
     assert checksums(cluster, topic) == before
 
 
+@pytest.mark.drawn(1, of="long tests of Spark")
 def test_a_topic_that_was_large_before_it_was_tiered(cluster: Cluster, run: Run) -> None:
     topic = "large"
     produced(cluster, topic, 40)

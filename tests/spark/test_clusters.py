@@ -55,6 +55,7 @@ def last_json(ended: Any) -> Any:
     return json.loads(ended.stdout.splitlines()[-1])
 
 
+@pytest.mark.drawn(1, of="long tests of Spark")
 def test_spark_submit(standalone: Standalone, tiered: Cluster, orders: str) -> None:
     ended = standalone.submit(READ, tiered.bootstrap, tiered.remote_dir.as_uri(), orders)
     found = last_json(ended)

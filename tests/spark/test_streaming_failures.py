@@ -203,6 +203,7 @@ def chain(
     return Chain(cluster, make_topic(PARTITIONS), tmp_path, produce)
 
 
+@pytest.mark.drawn(1, of="long tests of Spark")
 def test_failures_and_a_killed_driver(spark: Any, chain: Chain) -> None:
     calls = [*drawn(FIRST, 1, FAULT_ROUNDS), BEGUN, *drawn(CALLS, 2, FAULT_ROUNDS)]
     [killed_at] = drawn([*CALLS, *WRITTEN], 1, "", name="killed")

@@ -29,7 +29,11 @@ from .ensemble import Ensemble
 MORE_ROUNDS = int(os.environ.get("OTTLA_ENSEMBLE_ROUNDS", "0"))
 SEED = int(os.environ.get("OTTLA_ENSEMBLE_SEED", "1"))
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300 + 60 * MORE_ROUNDS)]
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.timeout(300 + 60 * MORE_ROUNDS),
+    pytest.mark.drawn(2, of="long faults"),
+]
 
 PARTITIONS = 4
 QUICK = {"zookeeper.session.timeout.ms": "2000", "offsets.topic.num.partitions": "4"}

@@ -33,6 +33,10 @@ CONFIG: Final = {
     "log.retention.check.interval.ms": "1000",
     "log.segment.delete.delay.ms": "1000",
 }
+SHORT_LIVED: Final = {
+    # The optimizing compiler would take longer than what it makes faster.
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,6 +161,6 @@ def _spark(stack: ExitStack) -> Any:
     """Start Spark; it ends with the demo."""
     import ottla.spark
 
-    spark = ottla.spark.session("ottla demo")
+    spark = ottla.spark.session("ottla demo", config=SHORT_LIVED)
     stack.callback(spark.stop)
     return spark

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 QUOTA = "remote.log.manager.copy.max.bytes.per.second"
 WINDOW = "remote.log.manager.copy.quota.window.num"
-QUOTAS = (0, 1_000, 2_000)
+QUOTAS = (0, 0, 4_000)
 """Of the leaders' own copies, in bytes a second, so that something is left to grant; 0 = none."""
 
 SHARE = 0.6

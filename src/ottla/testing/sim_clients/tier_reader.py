@@ -35,6 +35,9 @@ SPECIAL = (
 
 FAILURES_MAX = 12
 """Failed fetches in a row after which a reading is given up."""
+IDLE_MAX = 40
+"""Fetches in a row without a record after which it is given up, too: an unclean election may have
+lost the end that was to be reached."""
 RETRY_MS = 250
 PAUSE_MS = 20
 
@@ -91,13 +94,14 @@ class TierReader:
         begin, end = offsets[EARLIEST].offset, offsets[LATEST].offset
         is_full = below(4) > 0 or begin >= end
         self._reader.seek(partition, begin if is_full else begin + below(end - begin))
-        failures = 0
-        while not self._stopped and self._reader.positions.get(partition, end) < end:
+        failures = idle = 0
+        while not self._stopped and (before := self._position(partition, end)) < end:
             fine = yield from self._reader.fetch((partition,))
             if partition in self._reader.lost:
                 fine = yield from self._reset(partition)
             failures = 0 if fine else failures + 1
-            if failures == FAILURES_MAX or partition not in client.leaders:
+            idle = idle + 1 if self._position(partition, end) == before else 0
+            if failures == FAILURES_MAX or idle == IDLE_MAX or partition not in client.leaders:
                 return False
             if not fine:
                 yield client.refresh()
@@ -106,6 +110,9 @@ class TierReader:
             name = f"full reads of {self.topic}-{partition[1]}"
             client.history.progress.append(Progress(name, client.now_ms))
         return True
+
+    def _position(self, partition: TopicPartition, end: int) -> int:
+        return self._reader.positions.get(partition, end)
 
     def _ask(self, partition: TopicPartition) -> Dialogue[dict[int, ListedOffset] | None]:
         """Ask for all special offsets, one after the other; record them."""

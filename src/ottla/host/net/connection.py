@@ -124,8 +124,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._began = self._marked = 0.0
         """When the unfinished frame began, and since when its rate is measured: loop time."""
         self._marked_bytes = 0
-        self._waiting: deque[memoryview] = deque()
-        """Requests that arrived while another one was handled, each with a buffer of its own."""
+        self._waiting: deque[memoryview] = deque()  # Each has a buffer of its own.
         self._waiting_bytes = 0
         self._is_awaiting_response = False
         self._held_bytes = 0

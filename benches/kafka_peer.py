@@ -7,7 +7,7 @@ where nodes listen, and the replication of internal topics, which fits the numbe
 import subprocess
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import psutil
@@ -27,34 +27,83 @@ class NoPeerError(Exception):
     """Kafka did not start; the text says why."""
 
 
-@contextmanager
-def kafka_nodes(count: int, directory: Path) -> Iterator[Server]:
-    """Run so many nodes, with 1 GB of heap each. Raises: NoJarsError, NoPeerError."""
-    jars = jars_of("kafka")
-    ports = free_ports(2 * count)
-    brokers, controllers = ports[:count], ports[count:]
-    voters = ",".join(f"{i + 1}@127.0.0.1:{port}" for i, port in enumerate(controllers))
-    with ExitStack() as stack:
-        processes = []
+class KafkaNodes:
+    """So many nodes, with ids from 1; `bootstrap`: their addresses."""
+
+    name = f"Kafka {VERSION}"
+
+    def __init__(self, count: int, directory: Path, heap: str = HEAP) -> None:
+        """Format their directories. Raises: NoJarsError."""
+        self._jars = jars_of("kafka")
+        self._heap = heap
+        self._directory = directory
+        self._running: dict[int, subprocess.Popen[bytes]] = {}
+        ports = free_ports(2 * count)
+        brokers, controllers = ports[:count], ports[count:]
+        voters = ",".join(f"{i + 1}@127.0.0.1:{port}" for i, port in enumerate(controllers))
+        self.bootstrap = ",".join(f"127.0.0.1:{port}" for port in brokers)
         for number, (port, controller) in enumerate(zip(brokers, controllers, strict=True), 1):
-            home = directory / f"kafka-{number}"
+            home = self._home(number)
             home.mkdir(parents=True)
             properties = home / "server.properties"
             properties.write_text(_properties(number, port, controller, voters, home, count))
             words = ["kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", str(properties)]
-            subprocess.run(_java(jars, "256M", *words), check=True, stdout=subprocess.DEVNULL)
-            log = stack.enter_context((home / "log").open("wb"))
-            words = _java(jars, HEAP, "kafka.Kafka", str(properties))
-            process = subprocess.Popen(words, stdout=log, stderr=log)
-            stack.callback(_stop, process)
-            processes.append(psutil.Process(process.pid))
-        peer = Server(
-            f"Kafka {VERSION}",
-            ",".join(f"127.0.0.1:{port}" for port in brokers),
-            tuple(processes),
-        )
-        _wait(peer.bootstrap, count, directory)
-        yield peer
+            java = _java(self._jars, "256M", *words)
+            subprocess.run(java, check=True, stdout=subprocess.DEVNULL)
+
+    def _home(self, node: int) -> Path:
+        return self._directory / f"kafka-{node}"
+
+    def start(self, node: int) -> None:
+        """Start a node; it does not serve yet."""
+        with (self._home(node) / "log").open("ab") as log:
+            properties = str(self._home(node) / "server.properties")
+            words = _java(self._jars, self._heap, "kafka.Kafka", properties)
+            self._running[node] = subprocess.Popen(words, stdout=log, stderr=log)
+
+    def kill(self, node: int) -> None:
+        """Kill a node (SIGKILL), and wait for its end."""
+        process = self._running.pop(node)
+        process.kill()
+        process.wait()
+
+    def processes(self) -> tuple[psutil.Process, ...]:
+        """Return the processes of the running nodes."""
+        return tuple(psutil.Process(each.pid) for each in self._running.values())
+
+    def wait_ready(self, within_s: float = START_S_MAX) -> None:
+        """Wait until all that were started serve. Raises: NoPeerError."""
+        client = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
+        deadline = time.monotonic() + within_s
+        while time.monotonic() < deadline:
+            try:
+                if len(client.list_topics("none", timeout=2).brokers) == len(self._running):
+                    return
+            except Exception:  # Not yet: librdkafka names many reasons.
+                pass
+            time.sleep(0.2)
+        raise NoPeerError(f"not ready within {within_s:g} s: see {self._directory}/kafka-*/log")
+
+    def close(self) -> None:
+        """End all nodes."""
+        for process in self._running.values():
+            process.terminate()
+        for process in self._running.values():
+            try:
+                process.wait(30)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+
+@contextmanager
+def kafka_nodes(count: int, directory: Path) -> Iterator[Server]:
+    """Run so many nodes, with 1 GB of heap each. Raises: NoJarsError, NoPeerError."""
+    with closing(KafkaNodes(count, directory)) as nodes:
+        for node in range(1, count + 1):
+            nodes.start(node)
+        nodes.wait_ready()
+        yield Server(nodes.name, nodes.bootstrap, nodes.processes())
 
 
 def _java(jars: Path, heap: str, *words: str) -> list[str]:
@@ -78,24 +127,3 @@ offsets.topic.replication.factor={count}
 transaction.state.log.replication.factor={count}
 transaction.state.log.min.isr=1
 """
-
-
-def _wait(bootstrap: str, count: int, directory: Path) -> None:
-    client = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
-    deadline = time.monotonic() + START_S_MAX
-    while time.monotonic() < deadline:
-        try:
-            if len(client.list_topics(timeout=2).brokers) == count:
-                return
-        except Exception:  # Not yet: librdkafka names many reasons.
-            time.sleep(0.2)
-    raise NoPeerError(f"it did not start within {START_S_MAX:g} s: see {directory}/kafka-*/log")
-
-
-def _stop(process: subprocess.Popen[bytes]) -> None:
-    process.terminate()
-    try:
-        process.wait(30)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()

@@ -1,12 +1,14 @@
 """What rest and size cost, beside Apache Kafka where Maven can fetch it.
 
-    python benches/scale.py [idle] [connections] [brokers]
+    python benches/scale.py [idle] [connections] [brokers] [partitions]
 
 - idle: three nodes with 1,000 partitions of three replicas, to which nobody writes;
 - connections: one node with 5,000 of them, and what one more client notices;
-- brokers: one-record requests to one broker, and to two, on the same two cores.
+- brokers: one-record requests to one broker, and to two, on the same two cores;
+- partitions: three nodes with 10,000 partitions of three replicas: see `many_partitions.py`.
 
-What 10,000 partitions cost is in `controller.py`, a start in `startup.py`.
+What controllers of their own make of 10,000 partitions is in `controller.py`, a start in
+`startup.py`.
 """
 
 import socket
@@ -17,7 +19,6 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 from confluent_kafka.admin import AdminClient
@@ -27,9 +28,11 @@ from rich.table import Table
 import raw_load
 from against_kafka import new_topic, one_record
 from kafka_peer import kafka_nodes
+from many_partitions import many_partitions
 from maven_jars import NoJarsError, jars_of
 from ottla.wire.frames import encode_request
 from ottla.wire.messages.api_versions import ApiVersionsRequest
+from rows import Row
 from servers import Server, ottla_nodes
 from waiting import until
 
@@ -41,16 +44,6 @@ IDLE_PERCENT_MAX = 2.0
 CONNECTIONS = 5_000
 LOAD_S = 5.0
 ROUNDS = 3
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """A line of the table; `met` None = there is no target."""
-
-    name: str
-    measured: str
-    target: str = ""
-    met: bool | None = None
 
 
 @contextmanager
@@ -175,6 +168,7 @@ PARTS: dict[str, Callable[[], Iterator[Row]]] = {
     "idle": idle,
     "connections": connections,
     "brokers": brokers,
+    "partitions": many_partitions,
 }
 
 

@@ -7,6 +7,21 @@ more than half of the heap is cancelled it is rebuilt, so a busy server's heap s
 
 import heapq
 from collections.abc import Callable
+from typing import Final
+
+ALIGNMENT_MS: Final = 500
+"""Between two times at which aligned waits end."""
+
+
+def aligned(now_ms: int, wait_ms: int) -> int:
+    """Return when a wait that begins now is over: a long one a little early, with others.
+
+    For waits that nobody needs exactly, and of which a node has few at a time. At rest a wake-up
+    costs a node more than what is to be done then; what ends together shares one. A wait that is
+    repeated ends early only once: from then on it begins when the others do.
+    """
+    due_ms = now_ms + wait_ms
+    return due_ms if wait_ms < ALIGNMENT_MS else due_ms - due_ms % ALIGNMENT_MS
 
 
 class Timer:

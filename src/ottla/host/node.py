@@ -88,7 +88,9 @@ class Node(NodeCore):
             accepts_per_turn=self._descriptors.accepts,
         )
         self._listeners = _SocketListeners(loop, self._server)
-        self.metrics = NodeMetrics(self, loop, self._server, disk.syncs.histogram)
+        self.metrics = NodeMetrics(
+            self, loop, self._loop_timers, self._server, disk.syncs.histogram
+        )
         self._limits = ConnectionLimits()
         self._limits_configs: ConfigsImage | None = None
         self.stopping: asyncio.Future[str | None] = loop.create_future()

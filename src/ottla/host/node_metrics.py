@@ -22,6 +22,7 @@ from ottla.host.metric_families import (
 from ottla.host.net.metrics_server import MetricsServer
 from ottla.host.net.server import Server, describe_listen_error
 from ottla.host.node_core import NodeCore
+from ottla.host.system_ports import LoopTimers
 
 log = logging.getLogger(__name__)
 
@@ -35,10 +36,12 @@ class NodeMetrics:
         self,
         node: NodeCore,
         loop: asyncio.AbstractEventLoop,
+        timers: LoopTimers,
         server: Server,
         syncs: Histogram,
     ) -> None:
         self._node = node
+        self._timers = timers
         self._server = server
         self._syncs = syncs
         self._started_ms = time.time_ns() // 1_000_000
@@ -59,10 +62,12 @@ class NodeMetrics:
             reason = describe_listen_error(error, host, port)
             raise StartError(f"{PORT}={port}: {reason}") from None
         self._lag.start()
+        self._timers.on_wake = self._lag.timer_ran
         log.info("serving metrics at http://%s:%d/metrics", host or "every address", self.port)
 
     def stop(self) -> None:
         """Stop serving and measuring."""
+        self._timers.on_wake = None
         self._lag.stop()
         self._http.close()
 

@@ -93,6 +93,8 @@ class LoopTimers:
         self._loop = loop
         self._clock = clock
         self._handle: asyncio.TimerHandle | None = None
+        self.on_wake: Callable[[float], None] | None = None
+        """Called at each wake-up with the loop time at which it was due."""
         self.timers = Timers(on_earlier=self._arm)
 
     def _arm(self, at_ms: int) -> None:
@@ -104,7 +106,9 @@ class LoopTimers:
         self._handle = self._loop.call_later(delay_ms / 1000, self._wake)
 
     def _wake(self) -> None:
-        self._handle = None
+        handle, self._handle = self._handle, None
+        if self.on_wake is not None and handle is not None:
+            self.on_wake(handle.when())
         try:
             self.timers.run_due(self._clock.monotonic_ms())
         except Exception:

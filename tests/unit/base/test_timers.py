@@ -4,7 +4,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.base.timers import Timers
+from ottla.base.timers import ALIGNMENT_MS, Timers, aligned
+
+
+@given(st.integers(0, 10**12), st.integers(0, 10**7))
+def test_an_aligned_wait_ends_in_time_and_not_at_once(now_ms: int, wait_ms: int) -> None:
+    due_ms = aligned(now_ms, wait_ms)
+    assert now_ms + wait_ms - ALIGNMENT_MS < due_ms <= now_ms + wait_ms
+    assert due_ms > now_ms or wait_ms == 0
+
+
+def test_long_waits_that_begin_at_about_the_same_time_end_together() -> None:
+    assert {aligned(now_ms, 500) for now_ms in (10_000, 10_001, 10_499)} == {10_500}
+    assert aligned(10_501, 499) == 11_000
+    assert aligned(10_002, 499) == 10_501
 
 
 def test_equal_deadlines_run_in_the_order_of_setting() -> None:

@@ -141,6 +141,22 @@ def test_a_timer_set_by_a_timer_does_not_wait_for_one_that_another_sets() -> Non
     run(test)
 
 
+def test_wake_ups_tell_when_they_were_due() -> None:
+    async def test() -> None:
+        loop, clock = asyncio.get_running_loop(), SystemClock()
+        loop_timers = LoopTimers(loop, clock)
+        due: list[float] = []
+        loop_timers.on_wake = due.append
+        began, ran = loop.time(), []
+        loop_timers.timers.at(clock.monotonic_ms() + 20, lambda: ran.append("first"))
+        await eventually(lambda: ran == ["first"])
+        loop_timers.close()
+        assert len(due) == 1
+        assert began + 0.019 <= due[0] <= loop.time()
+
+    run(test)
+
+
 def test_after_the_end_no_timer_runs() -> None:
     async def test() -> None:
         clock = SystemClock()

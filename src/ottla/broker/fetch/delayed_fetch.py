@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from ottla.base.errors import ApiError, Error
 from ottla.base.pending import Pending
 from ottla.base.ports import Clock
-from ottla.base.timers import Timers
+from ottla.base.timers import Timers, aligned
 from ottla.base.turns import Steps, at_once
 from ottla.broker.fetch.fetch_sessions import Fetching, FetchPartition, FetchSession
 from ottla.broker.fetch.read_replica import Selector
@@ -178,7 +178,8 @@ class FetchReader:
             self.discard(reads, for_follower=True)
             waiting = _DelayedFetch(self, fetching, limits)
             keys = self._keys(fetching) if session is None else (session,)
-            pending = waiting.add(keys, now_ms + wait_ms, limits.min_bytes - size, closed)
+            deadline_ms = aligned(now_ms, wait_ms)
+            pending = waiting.add(keys, deadline_ms, limits.min_bytes - size, closed)
             if reads and session is not None:
                 waiting.hasten(now_ms + WATERMARK_DELAY_MS)
             return pending

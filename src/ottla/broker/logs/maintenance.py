@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 from ottla.base.errors import ApiError
 from ottla.base.limits import LOGS_PER_STEP_MAX
 from ottla.base.ports import Clock
-from ottla.base.timers import Timer, Timers
+from ottla.base.timers import Timer, Timers, aligned
 from ottla.broker.partition import Partition
 from ottla.broker.replica_manager import ReplicaManager
 from ottla.metadata.node_config import NodeConfig
@@ -115,7 +115,8 @@ class Maintenance:
         self._arm(interval, min(interval_ms, self._config["log.initial.task.delay.ms"]), run)
 
     def _arm(self, name: str, after_ms: int, run: Callable[[], None]) -> None:
-        self._armed[name] = self._timers.at(self._clock.monotonic_ms() + after_ms, run)
+        due_ms = aligned(self._clock.monotonic_ms(), after_ms)
+        self._armed[name] = self._timers.at(due_ms, run)
 
     def _each_log(
         self,

@@ -25,7 +25,7 @@ from ottla.base import limits
 from ottla.base.errors import ApiError, Error, error_name, error_of
 from ottla.base.ids import Uuid
 from ottla.base.ports import Clock
-from ottla.base.timers import Timer, Timers
+from ottla.base.timers import Timer, Timers, aligned
 from ottla.broker.partition import Partition
 from ottla.broker.replication.isr import NOT_APPLIED, OVERTAKEN, IsrChange
 from ottla.broker.summary import Summary
@@ -103,11 +103,13 @@ class IsrManager:
 
         def run() -> None:
             if not self._closed:
-                self._recheck_timer = self._timers.at(self._clock.monotonic_ms() + interval_ms, run)
+                self._recheck_timer = self._timers.at(
+                    aligned(self._clock.monotonic_ms(), interval_ms), run
+                )
                 recheck(shrink=True)
 
         interval_ms = max(interval_ms, 1)
-        self._recheck_timer = self._timers.at(self._clock.monotonic_ms() + interval_ms, run)
+        self._recheck_timer = self._timers.at(aligned(self._clock.monotonic_ms(), interval_ms), run)
 
     def close(self) -> None:
         """Send nothing more."""

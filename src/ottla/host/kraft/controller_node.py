@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from ottla.base.errors import ApiError, Error
 from ottla.base.pending import Pending
-from ottla.base.timers import Timer
+from ottla.base.timers import Timer, aligned
 from ottla.broker.ports import Listeners
 from ottla.controller.activation import first_records
 from ottla.controller.brokers.brokers import fence_stalest
@@ -196,7 +196,7 @@ class ControllerNode:
                 self._check_sessions
             )
             return
-        wait_until_ms = now_ms + RECHECK_MS
+        wait_until_ms = aligned(now_ms, RECHECK_MS)
         if due_ms is not None and failure is None:
             wait_until_ms = min(due_ms, wait_until_ms)
         self._timer = self._timers.at(wait_until_ms, lambda: self._on_session_timer(wait_until_ms))

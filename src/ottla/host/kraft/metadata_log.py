@@ -31,7 +31,7 @@ from ottla.base.limits import (
 )
 from ottla.base.pending import Pending, completed
 from ottla.base.ports import Clock, Workers
-from ottla.base.timers import Timer, Timers
+from ottla.base.timers import Timer, Timers, aligned
 from ottla.broker.ports import Listeners
 from ottla.controller.metadata_port import Appended, Committed, Fenced
 from ottla.controller.step import Step
@@ -352,7 +352,7 @@ class MetadataLog:
 
     def _arm_idle(self) -> None:
         if self._idle_interval_ms > 0:
-            at_ms = self._clock.monotonic_ms() + self._idle_interval_ms
+            at_ms = aligned(self._clock.monotonic_ms(), self._idle_interval_ms)
             self._idle_timer = self._timers.at(at_ms, self._idle)
 
     def _idle(self) -> None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ottla.base.ports import Clock, Workers
-from ottla.base.timers import Timer, Timers
+from ottla.base.timers import Timer, Timers, aligned
 from ottla.host.kraft.quorum_driver import QuorumDriver
 from ottla.metadata.image import ClusterImage
 from ottla.metadata.records import encode_record, with_no_op
@@ -98,7 +98,9 @@ class Snapshotter:
 
     def _arm(self) -> None:
         if self._limits.interval_ms > 0:
-            self._timer = self._timers.at(self._clock.monotonic_ms() + CHECK_MS, self._check)
+            self._timer = self._timers.at(
+                aligned(self._clock.monotonic_ms(), CHECK_MS), self._check
+            )
 
     def _check(self) -> None:
         if not self._running:

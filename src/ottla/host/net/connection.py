@@ -124,7 +124,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._began = self._marked = 0.0
         """When the unfinished frame began, and since when its rate is measured: loop time."""
         self._marked_bytes = 0
-        self._waiting: deque[bytearray] = deque()
+        self._waiting: deque[memoryview] = deque()  # Each has a buffer of its own.
         self._waiting_bytes = 0
         self._is_awaiting_response = False
         self._held_bytes = 0
@@ -362,11 +362,18 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._mark(is_new=False)
         self._filled += count
         if self._filled == self._frame_bytes:
+            waits = self._must_wait
+            # Buffers are powers of two: the last bytes may have come without a reservation.
+            if waits and not self._take(self._frame_bytes - self._reserved_bytes):
+                return
             buffer, self._partial = self._partial, bytearray()
             frame = memoryview(buffer)[: self._frame_bytes]
             reserved_bytes, self._reserved_bytes = self._reserved_bytes, 0
             self._filled = self._frame_bytes = 0
-            self._on_frame(frame)
+            if waits:
+                self._wait(frame)  # With its buffer: it is not copied.
+                return
+            self._handle(frame)
             self._budget.give_back(reserved_bytes)
             self._buffers.give_back(buffer)
         elif self._filled == len(self._partial):
@@ -388,16 +395,24 @@ class ServerConnection(asyncio.BufferedProtocol):
     def _busy(self) -> bool:
         return self._is_awaiting_response or self._muted is not None or self._outgoing.is_behind
 
+    @property
+    def _must_wait(self) -> bool:
+        """Whether the next request is not handled at once."""
+        return bool(self._busy or self._waiting or not self._turns.may_handle(heavy=self._is_heavy))
+
     def _on_frame(self, frame: memoryview) -> None:
-        if self._busy or self._waiting or not self._turns.may_handle(heavy=self._is_heavy):
-            if not self._take(len(frame)):
-                return
-            self._waiting.append(bytearray(frame))
-            self._waiting_bytes += len(frame)
-            if self._waiting_bytes > limits.FRAMES_QUEUED_BYTES_MAX:
-                self._pause_reading()
-            return
-        self._handle(frame)
+        """Handle a request in the shared buffer, or keep a copy of it."""
+        if not self._must_wait:
+            self._handle(frame)
+        elif self._take(len(frame)):
+            self._wait(memoryview(bytearray(frame)))
+
+    def _wait(self, frame: memoryview) -> None:
+        """Queue a request, for which bytes are reserved in the budget."""
+        self._waiting.append(frame)
+        self._waiting_bytes += len(frame)
+        if self._waiting_bytes > limits.FRAMES_QUEUED_BYTES_MAX:
+            self._pause_reading()
 
     def _handle(self, frame: memoryview) -> None:
         ticks_ns = self._turns.ticks_ns
@@ -488,7 +503,8 @@ class ServerConnection(asyncio.BufferedProtocol):
             frame = self._waiting.popleft()
             self._waiting_bytes -= len(frame)
             self._budget.give_back(len(frame))
-            self._handle(memoryview(frame))
+            self._handle(frame)
+            self._buffers.give_back(frame.obj)  # type: ignore[arg-type]
             # The responses to requests that were sent together are sent together.
             if (
                 outgoing.queued_bytes > BATCHED_BYTES_MAX

@@ -30,6 +30,9 @@ class DirectoryRefused(Exception):
 Written = Pending[OSError | None]
 
 
+Content = Callable[[], bytes | None]
+
+
 class CoalescedWrite:
     """Writes one small file in workers, one write at a time, skipping outdated contents.
 
@@ -53,12 +56,13 @@ class CoalescedWrite:
         self._refusal = refusal
         self._on_durable = on_durable
         self._writing = False
-        self._next: tuple[Callable[[], bytes], Written] | None = None
+        self._next: tuple[Content, Written] | None = None
 
-    def write(self, content: Callable[[], bytes]) -> Written:
+    def write(self, content: Content) -> Written:
         """Write what `content` returns: now, or when the write in progress has ended.
 
-        The promise completes with None once this content, or a later one, is durable.
+        The promise completes with None once this content, or a later one, is durable. Where
+        `content` returns None, the durable one is still right, and nothing is written.
         """
         if self._writing:
             written = self._next[1] if self._next is not None else Pending()
@@ -68,9 +72,12 @@ class CoalescedWrite:
         self._submit(content, written)
         return written
 
-    def _submit(self, content: Callable[[], bytes], written: Written) -> None:
-        self._writing = True
+    def _submit(self, content: Content, written: Written) -> None:
         data = content()
+        if data is None:
+            written.complete(None)
+            return
+        self._writing = True
         self._workers.submit(
             lambda: self._disk.write_atomic(self._path, data),
             lambda result: self._done(result, written),
@@ -155,6 +162,10 @@ class LogDir:
         self._starts_in_write: list[tuple[PartitionLog, int]] = []
         """The logs with a remote prefix in the log start checkpoint that is being written, and
         their truncation counts."""
+        self._durable_high_watermarks: dict[TopicPartition, int] | None = None
+        """What that checkpoint holds, None = unknown: it is due every few seconds, and at rest
+        nothing of it has changed."""
+        self._high_watermarks_in_write: dict[TopicPartition, int] = {}
         self._release: Callable[[], None] | None = None
         self._writes = {name: self._writer(name) for name in (*ALL_CHECKPOINTS, names.RUNNING)}
 
@@ -169,7 +180,10 @@ class LogDir:
             lambda error: self._on_failure(self, error),
             # `logs` of an offline directory is empty: the file would lose all entries.
             lambda: self.error,
-            self._log_starts_durable if name == names.LOG_STARTS else lambda: None,
+            {
+                names.LOG_STARTS: self._log_starts_durable,
+                names.HIGH_WATERMARKS: self._high_watermarks_durable,
+            }.get(name, lambda: None),
         )
 
     @property
@@ -305,12 +319,24 @@ class LogDir:
         if self.error is not None:
             return completed(self.error)
         if name != names.LOG_STARTS:
-            return self._writes[name].write(lambda: encode_offsets(self.offsets(name)))
+            return self._writes[name].write(lambda: self._content(name))
         written = self._writes[name].write(self._log_starts)
         if not self._has_local_starts:
             # Kafka has no such file: it is there once a log of this directory needed it.
             self._has_local_starts = any(log.has_remote_prefix for log in self.logs.values())
         return self._then_local_starts(written) if self._has_local_starts else written
+
+    def _content(self, name: str) -> bytes | None:
+        """Return what one of the checkpoints is to hold; None = it is durable already."""
+        offsets = self.offsets(name)
+        if name == names.HIGH_WATERMARKS:
+            if offsets == self._durable_high_watermarks:
+                return None
+            self._durable_high_watermarks, self._high_watermarks_in_write = None, offsets
+        return encode_offsets(offsets)
+
+    def _high_watermarks_durable(self) -> None:
+        self._durable_high_watermarks = self._high_watermarks_in_write
 
     def _log_starts(self) -> bytes:
         self._starts_in_write = [

@@ -92,6 +92,43 @@ def test_answers_keep_the_order_of_requests() -> None:
     run(test)
 
 
+@pytest.mark.parametrize("size", [300_000, 1_048_570, 3_000_000])
+def test_large_requests_that_wait_keep_their_buffers(size: int) -> None:
+    large = [os.urandom(size) for _ in range(3)]
+
+    async def test() -> None:
+        async with serving() as (peer, server, port):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(request(LATER, b"first"))
+            await eventually(lambda: peer.later != [])
+            sent = b"".join(request(ECHO, body) for body in large)
+            writer.write(sent[:70_000])
+            await eventually(lambda: server._budget.used_bytes > 0)
+            writer.write(sent[70_000:])
+            await eventually(lambda: server._budget.used_bytes >= size)
+            peer.answer_next()
+            assert await read_frame(reader) == b"first"
+            assert [await read_frame(reader) for _ in large] == large
+            assert server._budget.used_bytes == 0
+            writer.close()
+
+    run(test)
+
+
+def test_the_end_releases_a_large_request_that_waits() -> None:
+    async def test() -> None:
+        async with serving() as (peer, server, port):
+            _, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(request(LATER, b"first"))
+            await eventually(lambda: peer.later != [])
+            writer.write(request(ECHO, bytes(1_048_570)))
+            await eventually(lambda: server._budget.used_bytes >= 1_048_570)
+            writer.close()
+            await eventually(lambda: server._budget.used_bytes == 0)
+
+    run(test)
+
+
 def test_a_busy_connection_is_not_read_without_bound() -> None:
     async def test() -> None:
         async with serving() as (peer, server, port):

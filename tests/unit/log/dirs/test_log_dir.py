@@ -7,7 +7,8 @@ import pytest
 
 from ottla.base.ids import parse_uuid
 from ottla.log import names
-from ottla.log.dirs.log_dir import CoalescedWrite, DirectoryRefused, LogDir
+from ottla.log.dirs.checkpoints import read_offsets
+from ottla.log.dirs.log_dir import ALL_CHECKPOINTS, CoalescedWrite, DirectoryRefused, LogDir
 from ottla.log.dirs.meta_properties import MetaProperties, encode_meta_properties
 from ottla.testing.disk import MemoryDisk
 from tests.unit.log.support import InlineWorkers, QueuedWorkers
@@ -101,6 +102,36 @@ def test_a_failed_checkpoint_is_reported() -> None:
     found = directory(disk, failures)
     assert isinstance(found.checkpoint(names.LOG_STARTS).value, OSError)
     assert len(failures) == 1
+
+
+def test_unchanged_high_watermarks_are_not_written_again() -> None:
+    disk = formatted()
+    found = directory(disk)
+    path = f"/logs/{names.HIGH_WATERMARKS}"
+    entries = {("orders", 0): 7}
+    found.unusable["orders-0"] = OSError("not mounted")
+    found.keep_entries({name: dict(entries) for name in ALL_CHECKPOINTS})
+    assert found.checkpoint(names.HIGH_WATERMARKS).done
+    assert read_offsets(disk, path) == entries
+    disk.remove(path)  # To see whether it is written.
+    assert found.checkpoint(names.HIGH_WATERMARKS).done
+    assert not disk.exists(path)
+    found.keep_entries({name: {("orders", 0): 8} for name in ALL_CHECKPOINTS})
+    assert found.checkpoint(names.HIGH_WATERMARKS).done
+    assert read_offsets(disk, path) == {("orders", 0): 8}
+
+
+def test_high_watermarks_whose_write_failed_are_written_again() -> None:
+    disk, workers = formatted(), QueuedWorkers()
+    found = LogDir(disk, workers, "/logs", lambda directory, error: None)
+    disk.fail("write_atomic", times=1)
+    first = found.checkpoint(names.HIGH_WATERMARKS)
+    workers.run()
+    assert isinstance(first.value, OSError)
+    second = found.checkpoint(names.HIGH_WATERMARKS)
+    workers.run()
+    assert second.value is None
+    assert disk.exists(f"/logs/{names.HIGH_WATERMARKS}")
 
 
 def test_writes_of_one_file_are_ordered_and_coalesced() -> None:

@@ -4,7 +4,9 @@ How both are done, and whether files may be sent so, is the transport's: see
 `ottla.host.net.transport`.
 The two ways never overlap. A slice is begun only when the transport's own buffer is empty, and
 bytes behind a slice wait until it is sent, otherwise responses would mix. A slice whose pages are
-not in memory is read by a thread first, so that a cold disk stalls one connection, not all.
+not in memory is read by a thread first, so that a cold disk stalls one connection, not all. What is
+sent beside slices is held back until it fills a segment of TCP, or the response ends: the peer is
+not woken for the head of a response, nor for its last bytes.
 """
 
 import asyncio
@@ -52,6 +54,7 @@ class Outgoing:
         self._paused = False
         self._slice: Any = None
         self._sent = 0
+        self._corked = False
         self._writer_armed = False
         self._warming = False
         self._closed = False
@@ -110,6 +113,7 @@ class Outgoing:
             if self._by_copy(chunk):
                 small.append(self._queue.popleft())
                 continue
+            self._cork()
             self._write(small)
             small = []
             if not self._send_slice():
@@ -117,8 +121,16 @@ class Outgoing:
         self._write(small)
         self._all_passed_on()
 
+    def _cork(self) -> None:
+        if not self._corked and self._transport.may_sendfile():
+            self._corked = True
+            self._transport.cork(True)
+
     def _all_passed_on(self) -> None:
         self.queued_bytes = 0
+        if self._corked:
+            self._corked = False
+            self._transport.cork(False)
         if self._closing_when_sent:
             self._closed = True
             self._transport.close()

@@ -6,6 +6,7 @@ those of the socket, its peer is anonymous, and files may be sent past this proc
 
 import asyncio
 import os
+import socket
 from collections.abc import Callable
 from typing import Protocol
 
@@ -16,6 +17,8 @@ from ottla.host.log_dirs.descriptors import SocketBudget
 Address = tuple[str, int]
 
 UNKNOWN_ADDRESS = ("unknown", 0)
+
+_TCP_CORK: int | None = getattr(socket, "TCP_CORK", None)
 
 
 class Transport(Protocol):
@@ -45,6 +48,10 @@ class Transport(Protocol):
 
         Raises: BlockingIOError where the peer must read first (see `when_writable`); OSError.
         """
+        ...
+
+    def cork(self, hold_back: bool) -> None:
+        """Send full segments only, or again all at once, also what was held back."""
         ...
 
     def when_writable(self, call: Callable[[], None]) -> None:
@@ -103,6 +110,13 @@ class PlainTransport:
     def sendfile(self, file: int, position: int, count: int) -> int:
         """Send bytes of a file."""
         return os.sendfile(self._socket_copy, file, position, count)
+
+    def cork(self, hold_back: bool) -> None:
+        """Set TCP_CORK, where the system has it."""
+        if _TCP_CORK is not None:
+            self._transport.get_extra_info("socket").setsockopt(
+                socket.IPPROTO_TCP, _TCP_CORK, hold_back
+            )
 
     def when_writable(self, call: Callable[[], None]) -> None:
         """Call back each time the socket takes bytes."""

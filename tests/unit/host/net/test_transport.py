@@ -4,8 +4,14 @@ Method: a real server whose transports are the plain one with one thing changed.
 """
 
 import asyncio
+import socket
+from itertools import groupby
 from pathlib import Path
+from typing import ClassVar
 
+import pytest
+
+from ottla.base.ports import Buffer
 from ottla.base.principal import ANONYMOUS, Principal
 from ottla.broker.dispatch import Outcome
 from ottla.broker.ports import Connection
@@ -33,10 +39,24 @@ class OfAlice(PlainTransport):
 
 
 class Counting(PlainTransport):
-    """Counts what it sends of files; `may` says whether it does."""
+    """Counts what it sends of files, and keeps calls; `may` says whether it sends files."""
 
     may = True
     sent_bytes = 0
+    calls: ClassVar[list[str]] = []
+
+    def __init__(self, transport: asyncio.Transport, sockets: SocketBudget) -> None:
+        super().__init__(transport, sockets)
+        self.write = self._write
+        type(self).calls = []
+
+    def _write(self, data: Buffer) -> None:
+        type(self).calls.append("write")
+        self._transport.write(data)
+
+    def cork(self, hold_back: bool) -> None:
+        type(self).calls.append("cork" if hold_back else "uncork")
+        super().cork(hold_back)
 
     def may_sendfile(self) -> bool:
         return self.may and super().may_sendfile()
@@ -44,6 +64,7 @@ class Counting(PlainTransport):
     def sendfile(self, file: int, position: int, count: int) -> int:
         sent = super().sendfile(file, position, count)
         type(self).sent_bytes += sent
+        type(self).calls.append("sendfile")
         return sent
 
 
@@ -94,3 +115,53 @@ def test_files_are_read_and_written_where_the_transport_may_not_send_them(tmp_pa
     run(lambda: asked(Counting))
     run(lambda: asked(Barred))
     assert (Counting.sent_bytes, Barred.sent_bytes) == (FILE_BYTES, 0)
+
+
+def test_what_is_beside_a_file_is_held_back_until_the_response_ends(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(bytes(FILE_BYTES))
+
+    class Corked(Counting):
+        sent_bytes = 0
+
+    async def asked() -> None:
+        with path.open("rb") as opened:
+            async with serving(make_transport=Corked) as (peer, _server, port):
+                assert isinstance(peer, Scripted)
+                peer.file = PlainFile(str(path), opened.fileno())
+                reader, writer = await asyncio.open_connection("127.0.0.1", port)
+                for _ in range(2):
+                    writer.write(request(FILE, f"0 {FILE_BYTES}".encode()))
+                    await read_frame(reader)
+                    writer.write(request(ECHO, b"x"))
+                    assert await read_frame(reader) == b"x"
+                writer.close()
+
+    run(asked)
+    calls = [call for call, _ in groupby(Corked.calls)]
+    with_file = ["cork", "write", "sendfile", "uncork"]
+    assert calls == [*with_file, "write", *with_file, "write"]
+
+
+@pytest.mark.skipif(not hasattr(socket, "TCP_CORK"), reason="the system has no TCP_CORK")
+def test_a_transport_that_is_corked_sends_no_incomplete_segment() -> None:
+    async def asked() -> None:
+        listener = socket.create_server(("127.0.0.1", 0))
+        _, writer = await asyncio.open_connection(*listener.getsockname())
+        peer, _ = listener.accept()
+        transport = PlainTransport(writer.transport, SocketBudget(1))
+        transport.cork(True)
+        transport.write(b"held ")
+        peer.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            peer.recv(100)
+        transport.write(b"back")
+        transport.cork(False)
+        peer.setblocking(True)
+        assert peer.recv(100) == b"held back"
+        for each in (peer, listener):
+            each.close()
+        writer.close()
+        await writer.wait_closed()
+
+    run(asked)

@@ -299,3 +299,16 @@ def test_gathering() -> None:
     data = pa.py_buffer(b"..one.two")
     starts, lengths = np.array([2, 5, 6, 9]), np.array([3, -1, 3, 0])
     assert gather(data, starts, lengths).to_pylist() == [b"one", None, b"two", b""]
+
+
+@pytest.mark.parametrize("key_bytes", [0, 3, 1000])
+def test_gathered_fields_hold_no_spare_memory(key_bytes: int) -> None:
+    size, count = 1000, 5000
+    raw = bytes(range(250)) * 4 * 5 * 1000
+    starts = np.arange(count) * size
+    lengths = np.full(count, key_bytes)
+    pool = pa.default_memory_pool()
+    before = pool.bytes_allocated()
+    found = gather(pa.py_buffer(raw), starts, lengths)
+    assert found.to_pylist() == [raw[start : start + key_bytes] for start in starts.tolist()]
+    assert pool.bytes_allocated() - before < key_bytes * count + 64 * count

@@ -69,6 +69,7 @@ def test_runs_of_equal_lengths(hop: Hop, seed: int) -> None:
         rng.shuffle(runs)
         batches.append([length for length, count in runs for _ in range(count)])
     batches.append([70] * (hops.RUN_MAX + hops.RUN_MIN + 1))
+    batches.append([70] * 100 + [70 + 64] * 100)  # Only the second bytes of the lengths differ.
     data, starts, ends, records = laid_out(batches)
     assert hop(data, starts, ends, list(map(len, batches))).tolist() == records
 

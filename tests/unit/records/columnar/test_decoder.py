@@ -299,3 +299,16 @@ def test_gathering() -> None:
     data = pa.py_buffer(b"..one.two")
     starts, lengths = np.array([2, 5, 6, 9]), np.array([3, -1, 3, 0])
     assert gather(data, starts, lengths).to_pylist() == [b"one", None, b"two", b""]
+
+
+@pytest.mark.parametrize("field_bytes", [0, 3, 900])
+def test_gathering_reserves_what_it_needs(field_bytes: int) -> None:
+    """More allocations would be copies of what was gathered before."""
+    raw = bytes(range(250)) * 4 * 5000
+    starts = np.arange(5000) * 1000
+    pool = pa.default_memory_pool()
+    allocations, allocated = pool.num_allocations(), pool.total_bytes_allocated()
+    found = gather(pa.py_buffer(raw), starts, np.full(5000, field_bytes))
+    assert pool.num_allocations() - allocations <= 3
+    assert pool.total_bytes_allocated() - allocated < 1.1 * len(raw)
+    assert found.to_pylist() == [raw[start : start + field_bytes] for start in starts.tolist()]

@@ -1,7 +1,7 @@
-"""Both ways of hopping must find the same records, and stop at damage.
+"""All ways of hopping must find the same records, and stop at damage.
 
-Method: batches of mixed counts and sizes, some with lengths of 3 bytes, through each way;
-sections whose records miss the batch's end.
+Method: batches of mixed counts and sizes, some with lengths of 3 bytes, some with many records of
+one length in a row, through each way; sections whose records miss the batch's end.
 """
 
 import random
@@ -27,7 +27,11 @@ def side_by_side(data: bytes, starts: list[int], ends: list[int], counts: list[i
     return hops._side_by_side(data, raw, starts, ends, np.array(counts))
 
 
-WAYS = pytest.mark.parametrize("hop", [one_by_one, side_by_side])
+def in_runs(data: bytes, starts: list[int], ends: list[int], counts: list[int]) -> Ints:
+    return hops._in_runs(data, np.frombuffer(data, np.uint8), starts, ends, counts)
+
+
+WAYS = pytest.mark.parametrize("hop", [one_by_one, side_by_side, in_runs])
 
 
 def laid_out(batches: list[list[int]]) -> tuple[bytes, list[int], list[int], list[int]]:
@@ -55,6 +59,58 @@ def test_every_record_is_found(hop: Hop, seed: int) -> None:
 
 
 @WAYS
+@pytest.mark.parametrize("seed", range(5))
+def test_runs_of_equal_lengths(hop: Hop, seed: int) -> None:
+    rng = random.Random(seed)
+    batches = []
+    for _ in range(6):
+        runs = [(rng.choice((0, 6, 63, 64, 100, 8192)), rng.choice((1, 31, 32, 90, 300)))] * 2
+        runs += [(rng.randrange(50, 200), 1) for _ in range(rng.choice((0, 5, 100)))]
+        rng.shuffle(runs)
+        batches.append([length for length, count in runs for _ in range(count)])
+    batches.append([70] * (hops.RUN_MAX + hops.RUN_MIN + 1))
+    batches.append([70] * 100 + [70 + 64] * 100)  # Only the second bytes of the lengths differ.
+    data, starts, ends, records = laid_out(batches)
+    assert hop(data, starts, ends, list(map(len, batches))).tolist() == records
+
+
+@WAYS
+@pytest.mark.parametrize("shift", [-1, 1, 71])
+def test_a_run_must_end_with_its_batch(hop: Hop, shift: int) -> None:
+    data, starts, ends, _ = laid_out([[70] * 100])
+    with pytest.raises(InvalidRecord):
+        hop(data + data, starts, [ends[0] + shift], [100])
+
+
+@WAYS
+def test_a_run_that_is_cut(hop: Hop) -> None:
+    data, starts, ends, _ = laid_out([[70] * 100])
+    with pytest.raises(InvalidRecord):
+        hop(data[:-500], starts, ends, [100])
+
+
+def test_a_run_is_not_walked(monkeypatch: pytest.MonkeyPatch) -> None:
+    walked: list[int] = []
+    hop = hops._hop
+
+    def counted(data: bytes, cursor: int, count: int, found: list[int]) -> int:
+        walked.append(count)
+        return hop(data, cursor, count, found)
+
+    monkeypatch.setattr(hops, "_hop", counted)
+    lengths = [70] * 1000 + [71] * 1000
+    data, starts, ends, records = laid_out([lengths])
+    assert in_runs(data, starts, ends, [2000]).tolist() == records
+    assert sum(walked) == 0
+    rng = random.Random(1)
+    mixed = [rng.randrange(50, 200) for _ in range(2000)]
+    data, starts, ends, records = laid_out([mixed])
+    assert in_runs(data, starts, ends, [2000]).tolist() == records
+    assert sum(walked) == 2000
+    assert len(walked) < 10
+
+
+@WAYS
 @pytest.mark.parametrize("shift", [-1, 1])
 def test_records_must_end_with_their_batch(hop: Hop, shift: int) -> None:
     data, starts, ends, _ = laid_out([[10, 20], [30, 40]])
@@ -76,10 +132,24 @@ def test_a_length_cut_by_the_end(hop: Hop) -> None:
         hop(b"\x00\xff", [0], [2], [2])
 
 
-def test_the_way_depends_on_the_number_of_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("counts", "length", "way"),
+    [
+        ([5] * 100, 70, "side"),
+        ([5] * 3, 70, "runs"),
+        ([1000] + [1] * 100, 70, "runs"),
+        ([1000] * 40, 70, "runs"),
+        ([1000] * 40, None, "side"),
+        ([999] * 40, 70, "side"),
+    ],
+)
+def test_the_way_depends_on_batches_and_lengths(
+    monkeypatch: pytest.MonkeyPatch, counts: list[int], length: int | None, way: str
+) -> None:
     taken = []
     monkeypatch.setattr(hops, "_side_by_side", lambda *_: taken.append("side"))
-    monkeypatch.setattr(hops, "_one_by_one", lambda *_: taken.append("one") or [])
-    for counts in ([5] * 100, [5] * 3, [1000] + [1] * 100):
-        hops.find_records(b"", np.array([], np.uint8), [], [], np.array(counts))
-    assert taken == ["side", "one", "one"]
+    monkeypatch.setattr(hops, "_in_runs", lambda *_: taken.append("runs"))
+    batches = [[length or 60 + number % 50 for number in range(count)] for count in counts]
+    data, starts, ends, _ = laid_out(batches)
+    hops.find_records(data, np.frombuffer(data, np.uint8), starts, ends, np.array(counts))
+    assert taken == [way]

@@ -11,6 +11,7 @@ What controllers of their own make of 10,000 partitions is in `controller.py`, a
 `startup.py`.
 """
 
+import argparse
 import socket
 import statistics
 import sys
@@ -172,12 +173,20 @@ PARTS: dict[str, Callable[[], Iterator[Row]]] = {
 }
 
 
+def _part(word: str) -> str:
+    if word not in PARTS:
+        raise argparse.ArgumentTypeError(f"{word}: expected one of {', '.join(PARTS)}")
+    return word
+
+
 def main(words: list[str]) -> None:
     """Run and print."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("parts", nargs="*", type=_part, help=f"of {', '.join(PARTS)}; default: all")
     table = Table(title="rest and size")
     for heading in ("", "measured", "target"):
         table.add_column(heading)
-    for word in words or PARTS:
+    for word in parser.parse_args(words).parts or PARTS:
         for row in PARTS[word]():
             print(f"{row.name}: {row.measured}", flush=True)
             verdict = "" if row.met is None else f"{row.target}: {['MISSED', 'met'][row.met]}"

@@ -9,6 +9,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 PARTITIONS = 2
 RECORDS_PER_CALL = 10_000
 """One call fills one partition, then comes the next one."""
+QUEUED_MAX = 2_000_000
+"""Records in the producer's queue above which no more are given to it; it would drop them."""
 
 
 def fill(
@@ -45,6 +47,9 @@ def fill(
             for number in range(start, start + RECORDS_PER_CALL)
         ]
         partition = start // RECORDS_PER_CALL % PARTITIONS
-        writer.produce_batch(full_name, messages, partition=partition)
+        while len(writer) > QUEUED_MAX:
+            writer.poll(0.1)
+        taken = writer.produce_batch(full_name, messages, partition=partition)
+        assert taken == len(messages), "the producer's queue is full"
     assert writer.flush(300) == 0, "not every record was acknowledged"
     return full_name

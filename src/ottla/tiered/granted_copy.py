@@ -11,7 +11,7 @@ leader counts on it when it deletes the objects of a copy that has ended.
 Pure.
 """
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -118,9 +118,9 @@ def grant_request(
 
 
 def commit_request(
-    target: CopyTarget, granted: GrantedPartition, copies: Sequence[CommittedSegmentCopy]
+    target: CopyTarget, granted: GrantedPartition, copy: CommittedSegmentCopy
 ) -> CommitSegmentCopiesRequest:
-    """Return what commits copies of a response's grants."""
+    """Return what commits a copy of a response's grant, or gives it up."""
     return CommitSegmentCopiesRequest(
         topics=(
             CommitSegmentCopiesTopic(
@@ -130,7 +130,7 @@ def commit_request(
                         partition=target.partition,
                         leader_epoch=granted.leader_epoch,
                         tiered_epoch=granted.tiered_epoch,
-                        copies=tuple(copies),
+                        copies=(copy,),
                     ),
                 ),
             ),

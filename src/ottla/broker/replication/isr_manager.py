@@ -101,15 +101,16 @@ class IsrManager:
     def start(self, recheck: Callable[..., None], interval_ms: int) -> None:
         """Call `recheck(shrink=True)`, which finds lagging followers, every `interval_ms`."""
 
+        def arm() -> None:
+            due_ms = aligned(self._clock.monotonic_ms(), max(interval_ms, 1))
+            self._recheck_timer = self._timers.at(due_ms, run)
+
         def run() -> None:
             if not self._closed:
-                self._recheck_timer = self._timers.at(
-                    aligned(self._clock.monotonic_ms(), interval_ms), run
-                )
+                arm()
                 recheck(shrink=True)
 
-        interval_ms = max(interval_ms, 1)
-        self._recheck_timer = self._timers.at(aligned(self._clock.monotonic_ms(), interval_ms), run)
+        arm()
 
     def close(self) -> None:
         """Send nothing more."""

@@ -74,13 +74,16 @@ class CopyOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CopyRow:
-    """One copy of a task. `detail`: why it was not finished."""
+    """One copy of a task; without a segment where there was no grant.
+
+    `detail`: why it was not finished.
+    """
 
     topic: str
     partition: int
-    start_offset: int
-    end_offset: int
-    size_bytes: int
+    start_offset: int = -1
+    end_offset: int = -1
+    size_bytes: int = 0
     state: str
     detail: str = ""
 
@@ -106,7 +109,12 @@ def copy_segments(
                 with SegmentCopy(client, store, target, options) as copy:
                     row = copy.run()
             except CopyFailed as error:
-                row = _refused(target, str(error))
+                row = CopyRow(
+                    topic=target.topic,
+                    partition=target.partition,
+                    state=REFUSED,
+                    detail=str(error),
+                )
             if row is None:
                 continue  # Nothing of it is left, or all of that is being copied.
             yield row
@@ -129,22 +137,6 @@ def _row(target: CopyTarget, outcome: CopyOutcome) -> CopyRow:
     )
 
 
-def _refused(target: CopyTarget, why: str) -> CopyRow:
-    return CopyRow(
-        topic=target.topic,
-        partition=target.partition,
-        start_offset=-1,
-        end_offset=-1,
-        size_bytes=0,
-        state=REFUSED,
-        detail=why,
-    )
-
-
-def _now_ms() -> int:
-    return time.monotonic_ns() // 1_000_000
-
-
 class SegmentCopy:
     """One grant of a partition: executes the steps of its copy. Use as a context manager."""
 
@@ -155,7 +147,7 @@ class SegmentCopy:
         self._store = store
         self._target = target
         self._copy = GrantedCopy(
-            target, Uuid(os.urandom(16)), lease_ms=options.lease_ms, now_ms=_now_ms
+            target, Uuid(os.urandom(16)), lease_ms=options.lease_ms, now_ms=store.now_ms
         )
         self._files = ExitStack()
         self._kept: IO[bytes] | None = None
@@ -252,6 +244,10 @@ class SegmentStore(TargetStore):
 
     def __enter__(self) -> "SegmentStore":
         return self
+
+    def now_ms(self) -> int:
+        """Return the monotonic time that `put_until` compares with."""
+        return self._clock.monotonic_ms()
 
     def put_until(self, name: str, source: Source, until_ms: int) -> None:
         """Write an object; no attempt goes beyond a time, monotonic. Raises: RemoteStorageError."""

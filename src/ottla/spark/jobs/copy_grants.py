@@ -54,7 +54,7 @@ def commit_copy(
 
     A commit may be repeated: what it did is found. Raises: CopyEnded, ClusterError.
     """
-    request = commit_request(target, granted, [copy])
+    request = commit_request(target, granted, copy)
     try:
         return client.with_retries(partial(_commit, client, target, request), repeatable=True)
     except ClientError as error:

@@ -5,7 +5,7 @@ simulated network, and in the simulated store. Until the cluster is healed some 
 mishap, besides what nodes, network and store do:
 
 - it stalls before a step, perhaps until after its lease;
-- it dies in a step: the request or the write is under way, and nobody is told;
+- it dies in a step: the request or the write is under way, and nobody waits for its end;
 - it writes to another store, and finds its objects there;
 - it commits once more what is committed.
 """
@@ -224,7 +224,7 @@ class RunningCopy:
                 request = grant_request(target, holder, segments=1, lease_ms=lease_ms)
                 self._client.send(node, request, VERSION, REQUEST_TIMEOUT_MS)
             case CommitCopy(target, granted, copy) if node != NO_LEADER:
-                commit = commit_request(target, granted, [copy])
+                commit = commit_request(target, granted, copy)
                 self._client.send(node, commit, VERSION, REQUEST_TIMEOUT_MS)
             case PutObject(name, data, _, until_ms):
                 content = bytes(self._kept) if data is None else data
@@ -287,7 +287,7 @@ class RunningCopy:
         raise CopyFailed(f"no grant: {_why(row)}")
 
     def _commit(self, step: CommitCopy) -> Dialogue[Any]:
-        request = commit_request(step.target, step.granted, [step.copy])
+        request = commit_request(step.target, step.granted, step.copy)
         row = None
         for attempt in range(ATTEMPTS_MAX):
             if attempt:

@@ -37,7 +37,6 @@ from ottla.log.local_log import LocalLog
 from ottla.log.log_offsets import LogOffsets
 from ottla.log.log_retention import LogRetention
 from ottla.log.log_truncation import LogTruncation
-from ottla.log.offset_index import RELATIVE_OFFSET_MAX
 from ottla.log.producer_state import Origin, ProducerEntry, ProducerState
 from ottla.log.producer_state_manager import ProducerStateManager
 from ottla.log.recovery.log_loader import LoadedLog
@@ -47,6 +46,7 @@ from ottla.log.retention import ExpiredSegment
 from ottla.log.segment import Segment
 from ottla.log.segment_files import LocalSegment, SegmentFiles
 from ottla.log.segment_list import SegmentList
+from ottla.log.sparse_index import RELATIVE_OFFSET_MAX
 from ottla.log.timestamp_search import TimestampSearch
 from ottla.log.transaction_index import AbortedTransaction
 from ottla.log.validation import (

@@ -16,8 +16,9 @@ from ottla.base.ports import Buffer, File
 from ottla.log import names, offset_index, time_index
 from ottla.log.config import LogConfig
 from ottla.log.file_cache import FileCache, Handle
-from ottla.log.offset_index import RELATIVE_OFFSET_MAX, OffsetIndex, OffsetPosition
+from ottla.log.offset_index import OffsetIndex, OffsetPosition
 from ottla.log.recovery.scan import scan_batches, scan_headers
+from ottla.log.sparse_index import RELATIVE_OFFSET_MAX
 from ottla.log.time_index import NO_TIMESTAMP, TimeIndex, TimestampOffset
 from ottla.log.timestamp_search import TimestampSearch
 from ottla.log.transaction_index import AbortedTransaction, decode_entries, encode_entry

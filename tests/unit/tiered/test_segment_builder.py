@@ -56,8 +56,7 @@ def test_the_bytes_are_those_of_the_segment(piece: int) -> None:
     assert built(LOG + NEXT, piece, builder) == LOG
     offsets, times = builder.indexes()
     positions = {header.last_offset: at for at, header in iter_headers(LOG)}
-    index = OffsetIndex.load(offsets, 20, len(offsets))
-    entries = list(zip(index._offsets, index._positions, strict=True))
+    entries = OffsetIndex.load(offsets, 20, len(offsets)).entries()
     assert len(entries) >= len(LOG) // (2 * INDEX_INTERVAL_BYTES)
     assert all(positions[20 + offset] == at for offset, at in entries)
     assert TimeIndex.load(times, 20, len(times)).last.timestamp == 900

@@ -34,7 +34,7 @@ from ottla.log.dirs.checkpoint_limits import (
 )
 from ottla.log.dirs.checkpoints import MalformedFile
 from ottla.log.epoch_cache import EpochCache, EpochEntry
-from ottla.log.offset_index import RELATIVE_OFFSET_MAX, OffsetIndex
+from ottla.log.offset_index import OffsetIndex
 from ottla.log.producer_state import ProducerState
 from ottla.log.recovery.producer_replay import (
     Extent,
@@ -47,6 +47,7 @@ from ottla.log.recovery.producer_replay import (
 )
 from ottla.log.recovery.scan import scan_batches, scan_headers
 from ottla.log.recovery.startup_cleanup import tidy
+from ottla.log.sparse_index import RELATIVE_OFFSET_MAX
 from ottla.log.time_index import NO_TIMESTAMP, TimeIndex, TimestampOffset
 from ottla.log.transaction_index import AbortedTransaction, encode_entry
 from ottla.records.batch import HEADER_SIZE, BatchHeader, parse_header

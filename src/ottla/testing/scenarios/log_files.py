@@ -162,8 +162,8 @@ def _indexes(segment: Segment, files: dict[str, bytes]) -> Indexes:
     offsets, times = segment._offset_index, segment._time_index
     if offsets is not None and times is not None:
         return (
-            tuple((base + o, p) for o, p in zip(offsets._offsets, offsets._positions, strict=True)),
-            tuple((t, base + o) for t, o in zip(times._timestamps, times._offsets, strict=True)),
+            tuple((base + o, p) for o, p in offsets.entries()),
+            tuple((t, base + o) for t, o in times.entries()),
         )
     data = _data_of(segment, names.OFFSET_INDEX, files) or b""
     data = data[: len(data) - len(data) % offset_index.ENTRY_SIZE]

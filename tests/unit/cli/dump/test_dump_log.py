@@ -166,7 +166,7 @@ def test_a_corrupt_index_is_refused(run: Run, tmp_path: Path) -> None:
     ran = dump(run, path)
     assert (ran.code, ran.err) == (
         1,
-        f"ottla dump-log: {path}: an offset index of 9 bytes is not whole entries\n",
+        f"ottla dump-log: {path}: the offset index has 9 bytes, not a multiple of 8\n",
     )
 
 

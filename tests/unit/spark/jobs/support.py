@@ -9,7 +9,6 @@ from typing import Any
 
 from ottla.base.object_store import ObjectInfo
 from ottla.log.epoch_cache import EpochCache, EpochEntry
-from ottla.log.offset_index import OffsetIndex
 from ottla.log.producer_snapshot import encode_snapshot
 from ottla.records.batch import iter_headers, restamp
 from ottla.records.builder import encode_batch
@@ -60,15 +59,10 @@ def log_bytes(start: int, end: int, epochs: Epochs, *, value: bytes = b"v" * 20)
 
 def index_bytes(start: int, data: bytes) -> bytes:
     """Return the offset index of a log: an entry for each batch but the first."""
-    index = OffsetIndex(start, 1 << 20)
-    for position, header in iter_headers(data):
-        if position:
-            index.append(header.last_offset, position)
     return b"".join(
-        (offset - start).to_bytes(4, "big") + position.to_bytes(4, "big")
-        for offset, position in zip(
-            (start + each for each in index._offsets), index._positions, strict=True
-        )
+        (header.last_offset - start).to_bytes(4, "big") + position.to_bytes(4, "big")
+        for position, header in iter_headers(data)
+        if position
     )
 
 

@@ -168,6 +168,7 @@ class _Loader:
         self.lost_to = 0
         self.cause = ""
         self.has_remote_prefix = False
+        self.snapshots_written: list[str] = []
 
     def load(
         self,
@@ -292,12 +293,13 @@ class _Loader:
     def _sync(self) -> None:
         """Make durable what was read: no old page or segment may come back behind new ones.
 
-        A killed process may have truncated without a sync, and rolled since.
+        A killed process may have truncated without a sync, and rolled since. The snapshots are
+        needed once the segments before them are deleted, and no flush of a segment syncs them.
         """
-        for segment in self.segments:
-            if segment.scanned:
-                with _Opened(self.disk, self._path(segment.base_offset, names.LOG)) as file:
-                    file.sync()
+        logs = [self._path(each.base_offset, names.LOG) for each in self.segments if each.scanned]
+        for path in (*logs, *self.snapshots_written):
+            with _Opened(self.disk, path) as file:
+                file.sync()
         self.disk.sync_dir(self.directory)
 
     # --- what was lost -------------------------------------------------------------------
@@ -442,7 +444,8 @@ class _Loader:
                 break
             if end == bases[index + 1]:  # Else the next one overlaps, and will be dropped.
                 # Without it recovering the next segment would have to read this one again.
-                write_snapshot(self.disk, self.directory, end, self.producers)
+                path = write_snapshot(self.disk, self.directory, end, self.producers)
+                self.snapshots_written.append(path)
         self._activate_last()
         return end
 

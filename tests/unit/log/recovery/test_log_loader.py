@@ -601,6 +601,24 @@ def test_a_cut_that_a_killed_process_left_unsynced_is_synced_before_the_log_is_u
     assert env.disk.size(path(active.base_offset, names.LOG)) == 0
 
 
+def test_the_snapshots_of_a_recovery_are_durable() -> None:
+    """Once the segments before one are deleted, nothing else has their producers, nor what they
+    left open: the abort of a transaction would be indexed from its first batch in the local log on,
+    and readers would get the batches before."""
+    env = Environment()
+    log = env.open(CONFIG)
+    for number in range(20):
+        append(log, produced(number, 0, 0, size=40, transactional=True))
+    log.close()
+    log = env.open(CONFIG)
+    assert len(bases(log)) > 2
+    log.flush()
+    env.disk.crash()
+    log = env.open(CONFIG, recovery_point=20, log_start_offset=bases(log)[2])
+    assert log.log_start_offset > 0
+    assert known(log) == list(range(20))
+
+
 def test_a_recovery_below_the_recovery_point_lowers_it_durably() -> None:
     """The next start may find the older checkpoint still."""
     env = Environment()

@@ -75,7 +75,7 @@ class ManifestSeen(NamedTuple):
     partition: TopicPartition
     listed: tuple[Uuid, ...]
     holes: tuple[int, ...] = ()
-    """Numbers that are missing before the last one."""
+    """Numbers that are missing before the last one, of those that brokers keep."""
     damaged: tuple[str, ...] = ()
 
 

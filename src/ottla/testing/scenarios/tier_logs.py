@@ -4,7 +4,7 @@ Tells also when remote storage has settled: what can be copied is copied, all br
 segments, and the manifests list them.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from ottla.base.ids import Uuid, parse_uuid
 from ottla.broker.core import Broker
@@ -26,6 +26,7 @@ from ottla.testing.history.topics import TopicPartition
 from ottla.testing.scenarios.settling import brokers_of, log_of
 from ottla.testing.sim import Sim
 from ottla.testing.sim.watch.tier_watch import TierWatch
+from ottla.tiered.manifest import Manifest, first_to_keep
 from ottla.tiered.object_names import (
     ObjectKind,
     object_name,
@@ -195,13 +196,19 @@ class TierLogs:
         directory = self._directory(key)
         state = self._watch.manifest_state(directory)
         numbers = self._watch.manifests[directory]
-        last = max(numbers, default=-1)
         return ManifestSeen(
             key,
             () if state is None else tuple(sorted(state.segments)),
-            tuple(each for each in range(last) if each not in numbers),
+            holes_in(numbers),
             tuple(str(each) for each, found in sorted(numbers.items()) if found is None),
         )
+
+
+def holes_in(manifests: Mapping[int, Manifest | None]) -> tuple[int, ...]:
+    """Return which numbers are missing of those that brokers keep. None = cannot be decoded."""
+    bases = [number for number, found in manifests.items() if found is not None and found.is_base]
+    first = first_to_keep(max(bases, default=0))
+    return tuple(each for each in range(first, max(manifests, default=0)) if each not in manifests)
 
 
 def _batches(data: bytes) -> Iterator[tuple[int, BatchHeader]]:

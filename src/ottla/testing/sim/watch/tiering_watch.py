@@ -3,7 +3,7 @@
 - Each tiering state of the committed metadata is noted.
 - When a topic becomes DISABLED: the committed fences of its partitions must say so, and with delete
   no in-sync replica may count on remote segments any more.
-- From then on no leader's log may start earlier than it did.
+- From then on no leader's log may start earlier than its records did.
 
 Nothing here changes the history: a seed has the same one without it.
 """
@@ -109,7 +109,7 @@ class TieringWatch:
         if led is not None:
             if not self._begins:
                 self._look()
-            self._begins[key] = max(led.log_start_offset, self._begins.get(key, 0))
+            self._begins[key] = max(begin_of(led), self._begins.get(key, 0))
 
     def _report_early(self, key: TopicPartition, cause: str) -> None:
         self._history.events.append(DisabledEarly(key, cause, self._sim.now_ms))
@@ -177,3 +177,11 @@ class TieringWatch:
         image = self._sim.image
         found = [(topic.name, image.tiering.get(topic.id)) for topic in image.topics]
         return [(name, each) for name, each in found if each is not None]
+
+
+def begin_of(log: PartitionLog) -> int:
+    """Return the offset below which a log has no records, so that it may never start there again.
+
+    Where DeleteRecords has moved its start within a segment, a crash may undo that, as in Kafka.
+    """
+    return min(log.log_start_offset, log.segments.first.base_offset)

@@ -29,8 +29,10 @@ QUICK = {
     "offsets.topic.num.partitions": "4",
     "auto.create.topics.enable": "false",
     "log.segment.delete.delay.ms": "500",
+    "log.retention.ms": "-1",
 }
-"""What makes groups, their topic and deletions quick; semantics stay Kafka's."""
+"""What makes groups, their topic and deletions quick; semantics stay Kafka's. Some records are old
+on purpose: the first look for expired segments, 30 s after the start, would delete them."""
 
 QUICK_FENCING = QUICK | {
     "broker.session.timeout.ms": "1500",
@@ -253,6 +255,7 @@ def victim() -> Iterator[Cluster]:
     """A broker that the tests of one file attack."""
     with Cluster(brokers=1, config=QUICK, metrics=True) as cluster:
         yield cluster
+        cluster.kill(1)  # A clean stop would sync the thousands of logs that some attacks leave.
 
 
 @pytest.fixture

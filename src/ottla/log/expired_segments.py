@@ -2,15 +2,17 @@
 
 The local log start is the log start, if the log has no remote prefix (`remote_prefix`).
 
-1. The log start checkpoint of the log directory is written, durably, then that of the local log
+1. The log is flushed up to the first segment that remains, where a flush has not ended yet: with it
+   the snapshot of the producers there, which nothing else has once the segments are gone.
+2. The log start checkpoint of the log directory is written, durably, then that of the local log
    starts.
-2. The partition directory is synced, so that limits which a truncation left there
+3. The partition directory is synced, so that limits which a truncation left there
    (`checkpoint_limits`), and which would lower the checkpointed log start, cannot come back.
-3. The segments' files are renamed and later removed. A power loss may undo any of the renames; the
+4. The segments' files are renamed and later removed. A power loss may undo any of the renames; the
    next start removes what it finds below the local log start.
 
-Without the first step a start that finds an older segment, but not the next one, would take the gap
-for lost records, and truncate the log there.
+Without the second step a start that finds an older segment, but not the next one, would take the
+gap for lost records, and truncate the log there.
 
 Source: UnifiedLog.deleteOldSegments, whose log start is checkpointed later.
 """
@@ -20,6 +22,7 @@ from functools import partial
 from typing import NamedTuple
 
 from ottla.base.limits import LOGS_PER_STEP_MAX
+from ottla.base.pending import gather
 from ottla.base.ports import Clock, Disk, Workers
 from ottla.base.timers import Timers
 from ottla.log import names
@@ -65,8 +68,14 @@ class ExpiredSegments:
                 if not log.failed and not log.limits and log.has_expired_segments
             )
             if due:
-                written = directory.checkpoint(names.LOG_STARTS)
-                written.then(partial(self._checkpointed, directory, due))
+                logs = [each.log for each in due if not _is_durable_below(each.log, each.start)]
+                flushes = [log.flush(include_active=False) for log in logs]
+                gather(flushes).then(partial(self._flushed, directory, due))
+
+    def _flushed(self, directory: LogDir, due: Sequence[_Due], _errors: object) -> None:
+        # A flush that fails takes the directory offline, and its checkpoint fails.
+        written = directory.checkpoint(names.LOG_STARTS)
+        written.then(partial(self._checkpointed, directory, due))
 
     def _checkpointed(self, directory: LogDir, due: Sequence[_Due], error: OSError | None) -> None:
         # A disk that fails has taken the directory offline.
@@ -102,3 +111,8 @@ class ExpiredSegments:
         if left:
             due_ms = self._clock.monotonic_ms() + STEP_PAUSE_MS
             self._timers.at(due_ms, lambda: self._checkpointed(directory, left, None))
+
+
+def _is_durable_below(log: PartitionLog, start: int) -> bool:
+    """Return whether everything before the segment of an offset is durable."""
+    return log.recovery_point >= log.segments[log.segments.floor(start)].base_offset

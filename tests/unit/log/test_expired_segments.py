@@ -113,6 +113,26 @@ def test_the_log_start_is_durable_first() -> None:
     assert places == sorted(places)
 
 
+def test_what_comes_before_the_first_segment_that_stays_is_durable_first() -> None:
+    """The snapshot of the producers there is synced by the flush that follows a roll."""
+    broker = Broker()
+    [log], jobs = broker.logs, broker.workers.queue
+    append(log, batch([b"%060d" % RECORDS]))
+    log.advance_high_watermark(RECORDS + 1)
+    late = jobs.copy()
+    jobs.clear()
+    assert late, "the roll is to be flushed"
+    broker.expire(RECORDS)
+    broker.workers.run()
+    assert broker.bases()[0] == 0
+    jobs.extend(late)
+    broker.workers.run()
+    assert broker.bases()[0] == RECORDS
+    snapshot = f"/d1/t-0/{RECORDS:020d}.snapshot"
+    renamed = broker.acts.index(("rename", f"/d1/t-0/{0:020d}.log"))
+    assert broker.acts.index(("sync", snapshot)) < renamed
+
+
 def test_a_log_that_is_truncated_meanwhile_is_left_for_the_next_time() -> None:
     broker = Broker()
     broker.expire()

@@ -165,11 +165,19 @@ def partitions(nodes: Sequence[NodePlan], topic: str) -> dict[int, PartitionFact
 def all_in_sync(nodes: Sequence[NodePlan], topic: str | None = None) -> bool | None:
     """Return True where every partition has a leader and its full set in sync, else None.
 
+    Each broker must say so, and of the same partitions: brokers learn of new ones one by one.
     `topic`: None = all topics, internal ones too. A named topic must have partitions.
     """
+    brokers = [node for node in nodes if node.is_broker]
     try:
-        found = [each for found in topics(nodes, topic).values() for each in found.values()]
+        views = [topics([broker], topic) for broker in brokers]
     except ClusterError:
         return None
+    found = [each for view in views for facts in view.values() for each in facts.values()]
     whole = all(each.leader >= 0 and set(each.isr) == set(each.replicas) for each in found)
-    return True if whole and (found or topic is None) else None
+    agreed = len({_names(view) for view in views}) == 1
+    return True if whole and agreed and (found or topic is None) else None
+
+
+def _names(view: dict[str, dict[int, PartitionFacts]]) -> frozenset[tuple[str, int]]:
+    return frozenset((name, partition) for name, facts in view.items() for partition in facts)

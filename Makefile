@@ -56,11 +56,17 @@ STORIES = $(filter-out tests/sim/test_seeds.py,$(call PLAYED_BY,SIM_STORIES|draw
 # Unit tests have a line of their own, and so have two of the others.
 ROUNDS = $(filter-out %/test_ensemble_faults.py %/test_deletion_crashes.py,$(call PLAYED_BY,FAULT_ROUNDS|mark\.(forms|drawn),tests/sim tests/cluster tests/spark))
 
+# Simulated clusters begin at a seed of the commit's own, so that each soak plays others.
+FIRST_SEED = $(shell echo $$((0x$$(git rev-parse HEAD 2>/dev/null | cut -c1-7 | grep . || echo 1))))
+SIM_SEEDS = $(or $(OTTLA_SIM_SEEDS),2300)
+SIM_ZOOKEEPER_SEEDS = $(or $(OTTLA_SIM_ZOOKEEPER_SEEDS),300)
+SEEDS = --seeds $(FIRST_SEED)..$(shell echo $$(($(FIRST_SEED) + $(1) - 1)))
+
 # In every line all forms of a test and all functions of a file are played.
 soak: export OTTLA_FAULT_ROUNDS := all
 soak: $(STAMP)
-	@$(BIN)/ottla sim --count $${OTTLA_SIM_SEEDS:-2300} --workers $$(nproc) --quiet
-	@$(BIN)/ottla sim --count $${OTTLA_SIM_ZOOKEEPER_SEEDS:-300} --workers $$(nproc) --quiet --zookeeper
+	@$(BIN)/ottla sim $(call SEEDS,$(SIM_SEEDS)) --workers $$(nproc) --quiet
+	@$(BIN)/ottla sim $(call SEEDS,$(SIM_ZOOKEEPER_SEEDS)) --workers $$(nproc) --quiet --zookeeper
 	@OTTLA_SIM_VARIANTS=all $(BIN)/python -m pytest -n 2 -s $(VARIANTS)
 	@OTTLA_DELETION_STEPS=all $(BIN)/python -m pytest tests/sim/test_deletion_crashes.py
 	@OTTLA_DISABLING_STEPS=all $(BIN)/python -m pytest -n 2 tests/sim/test_disabling_crashes.py

@@ -29,10 +29,8 @@ QUICK = {
     "offsets.topic.num.partitions": "4",
     "auto.create.topics.enable": "false",
     "log.segment.delete.delay.ms": "500",
-    "log.retention.ms": "-1",
 }
-"""What makes groups, their topic and deletions quick; semantics stay Kafka's. Some records are old
-on purpose: the first look for expired segments, 30 s after the start, would delete them."""
+"""What makes groups, their topic and deletions quick; semantics stay Kafka's."""
 
 QUICK_FENCING = QUICK | {
     "broker.session.timeout.ms": "1500",
@@ -110,8 +108,11 @@ def reports(request: pytest.FixtureRequest) -> Reports:
 
 @pytest.fixture(scope="session")
 def shared() -> Iterator[Cluster]:
-    """One broker for all tests that only talk to it."""
-    with Cluster(brokers=1, config=QUICK) as cluster:
+    """One broker for all tests that only talk to it.
+
+    Some records are old on purpose; retention would delete them 30 s after the broker's start.
+    """
+    with Cluster(brokers=1, config=QUICK | {"log.retention.ms": "-1"}) as cluster:
         yield cluster
 
 

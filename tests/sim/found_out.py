@@ -5,7 +5,7 @@ from contextlib import AbstractContextManager
 
 from ottla.testing.scenarios.report import Report
 
-STANDARD = (*range(1, 25), 41, 46)
+STANDARD = (*range(1, 25), 41, 285)
 ZOOKEEPER_STANDARD = range(1, 13)
 """The seeds of the standard mix that `test_seeds` plays with the product as it is. The last two of
 STANDARD have remote storage, as one seed of twelve has: few would be left to expire segments."""

@@ -26,6 +26,7 @@ from ottla.log.producer_state import ProducerState
 from ottla.log.producer_state_manager import ProducerStateManager
 from ottla.log.recovery.log_loader import _Loader
 from ottla.log.segment import Segment
+from ottla.log.sparse_index import SparseIndex
 from ottla.log.time_index import TimeIndex
 
 from .replaced import replaced
@@ -48,7 +49,13 @@ def indexes_the_offset_behind_a_batch() -> Iterator[None]:
 @contextmanager
 def keeps_times_of_what_it_cut_off() -> Iterator[None]:
     """A truncation leaves the time index as it was."""
-    with replaced(TimeIndex, "truncate_to", lambda self, offset: None):
+    truncate = SparseIndex.truncate_to
+
+    def truncate_offsets(self: SparseIndex, offset: int) -> None:
+        if not isinstance(self, TimeIndex):
+            truncate(self, offset)
+
+    with replaced(SparseIndex, "truncate_to", truncate_offsets):
         yield
 
 

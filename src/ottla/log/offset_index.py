@@ -41,8 +41,7 @@ class OffsetIndex(SparseIndex):
     @property
     def last(self) -> OffsetPosition:
         """The last entry; the segment's start where there is none."""
-        last = (self._keys[-1], self._values[-1]) if self._keys else None
-        return _absolute(last, self.base_offset)
+        return _absolute(self._last(), self.base_offset)
 
     def append(self, offset: int, position: int) -> None:
         """Add an entry; both must exceed the last one's."""

@@ -60,6 +60,9 @@ class SparseIndex:
         assert 0 <= relative <= RELATIVE_OFFSET_MAX
         return relative
 
+    def _last(self) -> Pair | None:
+        return (self._keys[-1], self._values[-1]) if self._keys else None
+
     def _lookup(self, key: int) -> Pair | None:
         """Return the entry with the largest key not above `key`."""
         slot = bisect_right(self._keys, key)

@@ -47,8 +47,7 @@ class TimeIndex(SparseIndex):
     @property
     def last(self) -> TimestampOffset:
         """The last entry; (-1, base offset) where there is none."""
-        last = (self._keys[-1], self._values[-1]) if self._keys else None
-        return _absolute(last, self.base_offset)
+        return _absolute(self._last(), self.base_offset)
 
     def maybe_append(self, timestamp: int, offset: int) -> None:
         """Add an entry if its timestamp exceeds the last one's."""

@@ -192,6 +192,19 @@ def first_to_keep(base: int) -> int:
     return first_to_read(base - 1) if base else 0
 
 
+def first_kept(manifests: Mapping[int, object]) -> int:
+    """Return from which sequence on brokers keep manifests, by the bases that are there.
+
+    `manifests`: by sequence; what could not be decoded is not a `Manifest`.
+    """
+    bases = (
+        sequence
+        for sequence, each in manifests.items()
+        if isinstance(each, Manifest) and each.is_base
+    )
+    return first_to_keep(max(bases, default=0))
+
+
 def follow(manifests: Iterable[Manifest]) -> ManifestState | None:
     """Return what the highest unbroken chain says; None = no base has one.
 

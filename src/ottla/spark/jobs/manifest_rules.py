@@ -11,7 +11,7 @@ from itertools import pairwise
 from ottla.base.ids import Uuid
 from ottla.spark.jobs.findings import Finding, Kind, Severity
 from ottla.spark.jobs.partition_view import PartitionView
-from ottla.tiered.manifest import Manifest, ManifestState, first_to_keep
+from ottla.tiered.manifest import ManifestState, first_kept
 from ottla.tiered.object_names import manifest_name, parse_manifest_name
 from ottla.tiered.segment_metadata import NO_FLOOR, SegmentMetadata, SegmentState
 
@@ -58,12 +58,7 @@ def _holes(view: PartitionView) -> Iterator[Finding]:
     Those before the last base but one are removed, from the first on.
     """
     numbers = listed_numbers(view)
-    bases = (
-        number
-        for number, each in view.manifests.items()
-        if isinstance(each, Manifest) and each.is_base
-    )
-    keep = first_to_keep(max(bases, default=0))
+    keep = first_kept(view.manifests)
     kept = [each for each in numbers if each >= keep]
     for before, after in pairwise(kept):
         for number in range(before + 1, after):

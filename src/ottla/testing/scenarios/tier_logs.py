@@ -26,7 +26,7 @@ from ottla.testing.history.topics import TopicPartition
 from ottla.testing.scenarios.settling import brokers_of, log_of
 from ottla.testing.sim import Sim
 from ottla.testing.sim.watch.tier_watch import TierWatch
-from ottla.tiered.manifest import Manifest, first_to_keep
+from ottla.tiered.manifest import Manifest, first_kept
 from ottla.tiered.object_names import (
     ObjectKind,
     object_name,
@@ -206,9 +206,8 @@ class TierLogs:
 
 def holes_in(manifests: Mapping[int, Manifest | None]) -> tuple[int, ...]:
     """Return which numbers are missing of those that brokers keep. None = cannot be decoded."""
-    bases = [number for number, found in manifests.items() if found is not None and found.is_base]
-    first = first_to_keep(max(bases, default=0))
-    return tuple(each for each in range(first, max(manifests, default=0)) if each not in manifests)
+    kept = range(first_kept(manifests), max(manifests, default=0))
+    return tuple(each for each in kept if each not in manifests)
 
 
 def _batches(data: bytes) -> Iterator[tuple[int, BatchHeader]]:

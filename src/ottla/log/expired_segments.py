@@ -69,11 +69,22 @@ class ExpiredSegments:
             )
             if due:
                 logs = [each.log for each in due if not _is_durable_below(each.log, each.start)]
-                flushes = [log.flush(include_active=False) for log in logs]
-                gather(flushes).then(partial(self._flushed, directory, due))
+                self._flush(directory, due, logs)
 
-    def _flushed(self, directory: LogDir, due: Sequence[_Due], _errors: object) -> None:
-        # A flush that fails takes the directory offline, and its checkpoint fails.
+    def _flush(self, directory: LogDir, due: Sequence[_Due], logs: Sequence[PartitionLog]) -> None:
+        flushes = [log.flush(include_active=False) for log in logs[:LOGS_PER_STEP_MAX]]
+        left = logs[LOGS_PER_STEP_MAX:]
+
+        def flushed(_errors: object) -> None:
+            # A flush that fails takes the directory offline, and its checkpoint fails.
+            if left:
+                self._flush(directory, due, left)
+            else:
+                self._checkpoint(directory, due)
+
+        gather(flushes).then(flushed)
+
+    def _checkpoint(self, directory: LogDir, due: Sequence[_Due]) -> None:
         written = directory.checkpoint(names.LOG_STARTS)
         written.then(partial(self._checkpointed, directory, due))
 

@@ -9,6 +9,7 @@ from random import Random
 
 import pytest
 
+from ottla.base.limits import LOGS_PER_STEP_MAX
 from ottla.log import names
 from ottla.log.config import LogConfig
 from ottla.log.dirs.checkpoints import read_offsets
@@ -22,6 +23,7 @@ from tests.unit.log.support import (
     QueuedWorkers,
     append,
     batch,
+    produced,
     values,
 )
 
@@ -55,6 +57,32 @@ def test_a_loss_of_power_leaves_no_gap(seed: int) -> None:
     assert [segment.base_offset for segment in log.segments] == [12, 14, 16, 18]
     assert [offset for offset, _ in values(log)] == list(range(13, RECORDS))
     assert not [name for name in env.names() if name.endswith(names.DELETED)]
+
+
+@pytest.mark.parametrize("seed", range(100))
+def test_a_loss_of_power_after_the_checkpoint_leaves_the_producers(seed: int) -> None:
+    """The log start can be durable before the flush that follows the roll at it.
+
+    What stays of the log is lost with the power again, before the next one.
+    """
+    env = Environment(workers=QueuedWorkers())
+    env.disk = disk = SimDisk(now_ms=env.clock.now_ms)
+    disk.mkdir("/data")
+    disk.sync_dir("/")
+    log = env.open(CONFIG)
+    for sequence in range(4):
+        append(log, produced(7, 0, sequence, size=60))
+    log.flush_now()
+    append(log, produced(7, 0, 4, size=60))
+    assert [segment.base_offset for segment in log.segments] == [0, 2, 4]
+    log.advance_high_watermark(5)
+    log.delete_records(4)
+    for number in range(2):
+        disk.lose_power(Random(2 * seed + number))
+        log = env.open(CONFIG, recovery_point=0, log_start_offset=4)
+        assert log.log_start_offset == 4
+        assert log.log_end_offset in (4, 5)
+        assert log.producers.entries[7].last_sequence == log.log_end_offset - 1
 
 
 def test_the_active_segment_stays() -> None:
@@ -161,7 +189,12 @@ def test_a_log_that_is_deleted_meanwhile_is_left_alone() -> None:
 
 def test_many_logs_are_done_in_steps() -> None:
     broker = Broker(partitions=150)
+    for log in broker.logs:
+        append(log, batch([b"%060d" % RECORDS]))
+        log.advance_high_watermark(RECORDS + 1)
+    broker.workers.queue.clear()
     broker.expire()
+    assert len(broker.workers.queue) <= LOGS_PER_STEP_MAX
     for _ in range(10):
         broker.workers.run()
         broker.node.pass_ms(1)

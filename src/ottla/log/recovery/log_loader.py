@@ -43,6 +43,7 @@ from ottla.log.recovery.producer_replay import (
     prune_snapshots,
     rebuild_producers,
     replay_batch,
+    store_producers_before,
     write_snapshot,
 )
 from ottla.log.recovery.scan import scan_batches, scan_headers
@@ -189,6 +190,7 @@ class _Loader:
         # A power loss may have brought back some of the deleted segments.
         expired = [base for base, end in pairwise(bases) if end <= local_start]
         bases = bases[len(expired) :]
+        self._store_producers_of(expired, bases)
         end = self._load_segments(bases, clean, recovery_point) if bases else None
         self._check_kept(bases[-1] if bases else 0, None, end or 0)
         for base in expired:
@@ -229,6 +231,13 @@ class _Loader:
             is_new=not bases,
             local_start_checkpointed=checkpointed_local_start > 0,
         )
+
+    def _store_producers_of(self, expired: list[int], remaining: list[int]) -> None:
+        """Keep what only the expired segments may know: the producers before the others."""
+        if expired:
+            sizes = [self.disk.size(self._path(base, names.LOG)) for base in expired]
+            extents = list(map(Extent, expired, sizes))
+            store_producers_before(self.disk, self.directory, self.log_name, extents, remaining[0])
 
     def _remove_incomplete(self) -> None:
         """Remove everything of a log that is incomplete: see `remote_prefix`."""

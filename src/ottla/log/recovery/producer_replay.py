@@ -3,8 +3,10 @@
 Source: UnifiedLog.rebuildProducerState, ProducerStateManager.loadFromSnapshot.
 """
 
+import logging
 from bisect import bisect_right
 from collections.abc import Sequence
+from itertools import chain
 from typing import NamedTuple
 
 from ottla.base.ports import Disk, File
@@ -12,10 +14,12 @@ from ottla.log import names
 from ottla.log.dirs.checkpoints import MalformedFile
 from ottla.log.producer_snapshot import decode_snapshot, encode_snapshot
 from ottla.log.producer_state import ProducerEntry, ProducerState
-from ottla.log.recovery.scan import marker_of, scan_headers
+from ottla.log.recovery.scan import marker_of, scan_batches, scan_headers
 from ottla.log.transaction_index import AbortedTransaction
 from ottla.records.batch import BatchHeader
 from ottla.records.errors import RecordsError
+
+logger = logging.getLogger(__name__)
 
 
 class Extent(NamedTuple):
@@ -72,6 +76,42 @@ def rebuild_producers(
         if segment_end > start:
             _replay_segment(disk, directory, producers, segment, start, end)
     return producers
+
+
+def store_producers_before(
+    disk: Disk, directory: str, log_name: str, segments: Sequence[Extent], end: int
+) -> None:
+    """Make the snapshot of offset `end` durable: the segments before it are about to be removed.
+
+    After a power loss it can be missing, if the log start was checkpointed before the flush that
+    follows a roll. It is written anew then, from what the segments hold, unless they do not reach
+    `end` without a gap, because they are of a former log. Raises: OSError.
+    """
+    start, entries = _newest_snapshot(disk, directory, segments[0].base_offset, end)
+    path = f"{directory}/{names.segment_name(end, names.SNAPSHOT)}"
+    if start < end:
+        producers = ProducerState(log_name, entries)
+        ends = chain((segment.base_offset for segment in segments[1:]), (end,))
+        try:
+            for segment, segment_end in zip(segments, ends, strict=True):
+                if segment_end > start:
+                    reached = _replay_whole(disk, directory, producers, segment, start)
+                    if reached != segment_end:
+                        return
+        except RecordsError as error:
+            logger.warning(
+                "%s: the producers before offset %d are not known: their snapshot is missing and "
+                "the segments before it are damaged: %s",
+                *(log_name, end, error),
+            )
+            return
+        write_snapshot(disk, directory, end, producers)
+    file = disk.open(path)
+    try:
+        file.sync()
+    finally:
+        file.close()
+    disk.sync_dir(directory)
 
 
 def estimate_append_times(
@@ -150,6 +190,22 @@ def _replay_segment(
         return
     finally:
         file.close()
+
+
+def _replay_whole(
+    disk: Disk, directory: str, producers: ProducerState, segment: Extent, start: int
+) -> int:
+    """Replay a segment from offset `start` on; return its end. Raises: OSError; RecordsError."""
+    end = segment.base_offset
+    file = disk.open(f"{directory}/{names.segment_name(segment.base_offset, names.LOG)}")
+    try:
+        for _, header, buffer, position in scan_batches(file, 0, segment.size):
+            if header.last_offset >= start and header.producer_id >= 0:
+                replay_batch(producers, header, buffer, position)
+            end = header.next_offset
+    finally:
+        file.close()
+    return end
 
 
 def _body(file: File, position: int, header: BatchHeader) -> bytes:

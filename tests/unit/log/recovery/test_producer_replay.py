@@ -13,6 +13,7 @@ from ottla.log.recovery.producer_replay import (
     prune_snapshots,
     rebuild_producers,
     replay_batch,
+    store_producers_before,
     write_snapshot,
 )
 from ottla.records.batch import parse_header
@@ -68,6 +69,41 @@ def test_a_snapshot_from_before_the_first_segment_is_not_used() -> None:
     state = rebuild_producers(disk, "/d", "t-0", extents[1:], 7)
     assert set(state.entries) == {1}
     assert rebuild_producers(disk, "/d", "t-0", [], 5).entries == {}
+
+
+def test_the_producers_of_segments_that_are_to_be_removed_are_stored() -> None:
+    disk, extents = prepared()
+    disk.remove(f"/d/{5:020d}.snapshot")
+    store_producers_before(disk, "/d", "t-0", extents[:1], 5)
+    state = rebuild_producers(disk, "/d", "t-0", extents[1:], 5)
+    assert set(state.entries) == {1, 102}
+    assert state.entries[1].last_offset == 4
+
+
+def test_a_snapshot_that_is_there_is_made_durable() -> None:
+    disk, extents = prepared()
+    acts: list[tuple[str, str]] = []
+    disk.on_operation = lambda act, path: acts.append((act, path))
+    store_producers_before(disk, "/d", "t-0", extents[:1], 5)
+    assert acts[-2:] == [("sync", f"/d/{5:020d}.snapshot"), ("sync_dir", "/d")]
+    assert set(rebuild_producers(disk, "/d", "t-0", extents[1:], 5).entries) == {105}
+
+
+def test_segments_of_a_former_log_tell_nothing_of_the_producers() -> None:
+    disk, extents = prepared()
+    store_producers_before(disk, "/d", "t-0", extents[:1], 6)
+    assert list_snapshots(disk, "/d") == [2, 5, 8]
+    store_producers_before(disk, "/d", "t-0", [extents[0], Extent(6, 0)], 7)
+    assert list_snapshots(disk, "/d") == [2, 5, 8]
+
+
+def test_damaged_segments_tell_nothing_of_the_producers(caplog: pytest.LogCaptureFixture) -> None:
+    disk, extents = prepared()
+    disk.remove(f"/d/{5:020d}.snapshot")
+    disk.corrupt(f"/d/{0:020d}.log", extents[0].size - 1, b"\xff")
+    store_producers_before(disk, "/d", "t-0", extents[:1], 5)
+    assert list_snapshots(disk, "/d") == [2, 8]
+    assert "t-0: the producers before offset 5 are not known" in caplog.text
 
 
 def test_snapshots_beyond_the_end_are_pruned() -> None:

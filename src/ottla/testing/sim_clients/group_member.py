@@ -468,6 +468,8 @@ class GroupMember:
 
     def _commit(self) -> Dialogue[bool]:
         """Commit the positions; tell whether this member is still in its generation."""
+        # A commit without an answer may have been stored: then the end is reached without another.
+        self._note_ends(dict(self.reader.ends))
         read = self._positions()
         fresh = {
             key: read[key]
@@ -480,12 +482,16 @@ class GroupMember:
         errors = yield from self._send_commit(fresh, self._identity)
         for key, error in errors.items():
             if error is Error.NONE:
-                offset = self._committed[key] = fresh[key].offset
-                if offset >= ends.get(key, offset + 1):
-                    self._alive(end_committed(self.group, self._name_of(key[0]), key[1]))
+                self._committed[key] = fresh[key].offset
+        self._note_ends(ends)
         worst = next((each for each in errors.values() if each is not Error.NONE), Error.NONE)
         self._refused(worst)
         return worst not in NEW_IDENTITY and worst is not Error.ILLEGAL_GENERATION
+
+    def _note_ends(self, ends: dict[TopicPartition, int]) -> None:
+        for key, offset in self._committed.items():
+            if offset >= ends.get(key, offset + 1):
+                self._alive(end_committed(self.group, self._name_of(key[0]), key[1]))
 
     def _positions(self) -> dict[TopicPartition, Position]:
         epochs = self.reader.epochs

@@ -13,11 +13,12 @@ session is over.
 import os
 from functools import partial
 from itertools import count
+from typing import Any
 
 import pytest
 
-from ottla.controller.deletion.deletion_events import Ready
 from ottla.controller.deletion.deletion_manager import FULL_CHECK_MS, DeletionManager
+from ottla.controller.manager_events import Ready
 from ottla.testing.scenarios import Dialogue, Scenario, Story, TopicSpec
 from ottla.testing.scenarios.report import Report
 from ottla.testing.scenarios.runner import play_scenario
@@ -114,7 +115,9 @@ def test_a_deletion_ends_whatever_write_was_the_last(
     assert number > FIRST
 
 
-def does_nothing(_: DeletionManager, _event: object, *, now_ms: int, is_idle: bool = True) -> Ready:
+def does_nothing(
+    _: DeletionManager, _event: object, *, now_ms: int, is_idle: bool = True
+) -> Ready[Any, Any]:
     return Ready(now_ms + FULL_CHECK_MS, orders=(), work=None)
 
 

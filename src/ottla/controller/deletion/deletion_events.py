@@ -1,11 +1,10 @@
-"""What the deletion manager learns, each a plain value, and what it returns."""
+"""What the deletion manager learns, each a plain value."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from ottla.base.errors import Error
-from ottla.controller.deletion.deletion_orders import DeletionOrder
-from ottla.controller.deletion.deletion_policy import DeletionWork, Replica
+from ottla.controller.deletion.deletion_policy import Replica
 from ottla.controller.manager_events import (
     Committed,
     Elected,
@@ -63,17 +62,3 @@ Event = (
     | WorkRefused
     | TimePassed
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Ready:
-    """What to do after an event, in this order.
-
-    Fields: `wake_at_ms`: when to step `TimePassed`, if no event comes before. `orders`: to send.
-            `work`: to be decided (`deletion_policy.decide`); step `WorkDecided` or `WorkRefused`
-            next. None = nothing, or the last work is being decided.
-    """
-
-    wake_at_ms: int
-    orders: tuple[DeletionOrder, ...]
-    work: DeletionWork | None

@@ -28,7 +28,6 @@ from ottla.controller.deletion.deletion_events import (
     IneligibleTopics,
     MarkersChanged,
     OrdersDropped,
-    Ready,
 )
 from ottla.controller.deletion.deletion_orders import DeletionOrder, orders_of, replicas_to_delete
 from ottla.controller.deletion.deletion_policy import (
@@ -42,6 +41,7 @@ from ottla.controller.deletion.deletion_policy import (
 from ottla.controller.manager_events import (
     Committed,
     Elected,
+    Ready,
     TimePassed,
     WorkDecided,
     WorkRefused,
@@ -77,7 +77,9 @@ class DeletionManager:
         self._next_full_check_ms = self._next_purge_ms = 0
         self._is_deciding = False
 
-    def step(self, event: Event, *, now_ms: int, is_idle: bool = True) -> Ready:
+    def step(
+        self, event: Event, *, now_ms: int, is_idle: bool = True
+    ) -> Ready[DeletionOrder, DeletionWork]:
         """Handle one event. `is_idle`: whether the caller would decide at once."""
         handler: Callable[[DeletionManager, Any, int], tuple[DeletionOrder, ...] | None]
         handler = _HANDLERS[type(event)]

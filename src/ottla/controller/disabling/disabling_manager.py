@@ -46,6 +46,7 @@ from ottla.controller.disabling.topic_checks import REPLICAS_PER_STEP_MAX, Topic
 from ottla.controller.manager_events import (
     Committed,
     Elected,
+    Ready,
     TimePassed,
     WorkDecided,
     WorkRefused,
@@ -93,20 +94,6 @@ Event = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Ready:
-    """What to do after an event, in this order.
-
-    Fields: `wake_at_ms`: when to step `TimePassed`, if no event comes before; None = never.
-            `orders`: to send. `work`: to be decided by `finish_disabling`; step `WorkDecided` or
-            `WorkRefused` next. None = nothing, or the last work is being decided.
-    """
-
-    wake_at_ms: int | None
-    orders: tuple[DisablingOrder, ...]
-    work: Work | None
-
-
 def finish_disabling(image: ClusterImage, work: Work) -> Decision[tuple[Uuid, ...]]:
     """Return the DISABLED state of the topics that have all acknowledgements in this image.
 
@@ -145,7 +132,9 @@ class DisablingManager:
         self._is_deciding = False
         self._next_full_check_ms = 0
 
-    def step(self, event: Event, *, now_ms: int, is_idle: bool = True) -> Ready:
+    def step(
+        self, event: Event, *, now_ms: int, is_idle: bool = True
+    ) -> Ready[DisablingOrder, Work]:
         """Handle one event. `is_idle`: whether the caller would decide at once."""
         handler: Callable[[DisablingManager, Any, int], Iterable[Uuid]]
         handler = _HANDLERS[type(event)]

@@ -12,7 +12,7 @@ committed change first closes channels, then is processed. Nothing outlives the 
 """
 
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 
 from ottla.base.errors import ApiError, Error
 from ottla.base.ids import Uuid
@@ -29,13 +29,7 @@ from ottla.controller.disabling.disabling_manager import (
     finish_disabling,
 )
 from ottla.controller.disabling.disabling_orders import DisablingOrder, request_of, results_of
-from ottla.controller.manager_events import (
-    Committed,
-    Elected,
-    TimePassed,
-    WorkDecided,
-    WorkRefused,
-)
+from ottla.controller.manager_events import Committed, Elected
 from ottla.controller.step import Decision
 from ottla.host.controller.controller_channel import (
     ChannelEvent,
@@ -43,7 +37,11 @@ from ottla.host.controller.controller_channel import (
     links_of_image,
     response_of,
 )
-from ottla.host.controller.deletions import RETRY_AFTER_FAILURE_MS, TermRuntime
+from ottla.host.controller.manager_runner import (
+    RETRY_AFTER_FAILURE_MS,
+    ManagerRunner,
+    TermRuntime,
+)
 from ottla.host.node_ports import Connect
 from ottla.metadata.delta import ClusterDelta
 from ottla.metadata.image import EMPTY, ClusterImage
@@ -72,12 +70,11 @@ class DisablingDriver:
         self._acknowledgements = acknowledgements
         self._clock = clock
         self._timers = timers
-        self._timer: Timer | None = None
+        self._restart_timer: Timer | None = None
         self._runtime: TermRuntime | None = None
-        self._manager = DisablingManager(acknowledgements)
+        self._runner: ManagerRunner[DisablingOrder, Work, tuple[Uuid, ...]] | None = None
+        """None = there is no term, or it failed and begins again: what was missed is unknown."""
         self._image = EMPTY
-        self._is_failed = False
-        """After an exception, until all begins again: what was missed is not known."""
         self.channels = ControllerChannels(
             links_of_image(
                 connect,
@@ -101,10 +98,9 @@ class DisablingDriver:
     def end(self) -> None:
         """End the term, if there is one: responses to orders in flight are ignored."""
         self._runtime = None
-        if self._timer is not None:
-            self._timer.cancel()
-        self.channels.resign()
-        self._acknowledgements.clear()
+        if self._restart_timer is not None:
+            self._restart_timer.cancel()
+        self._stop()
 
     def changed(self, delta: ClusterDelta) -> None:
         """Process a committed change."""
@@ -115,8 +111,13 @@ class DisablingDriver:
 
     def _start(self) -> None:
         assert self._runtime is not None
-        self._is_failed = False
-        self._manager = DisablingManager(self._acknowledgements)
+        self._runner = ManagerRunner(
+            DisablingManager(self._acknowledgements),
+            self._runtime,
+            self,
+            clock=self._clock,
+            timers=self._timers,
+        )
         self._image = image = self._runtime.committed_image
         self.channels.begin_epoch(self._runtime.epoch)
         self._step(Elected(image))
@@ -130,39 +131,34 @@ class DisablingDriver:
                 self.channels.remove_broker(broker_id)
         self._step(Committed(delta))
 
+    def _step(self, event: Event) -> None:
+        if self._runner is not None:
+            self._runner.step(event)
+
+    def _stop(self) -> None:
+        if self._runner is not None:
+            self._runner.stop()
+            self._runner = None
+        self.channels.resign()
+        self._acknowledgements.clear()
+
     def _guard(self, call: Callable[[], None]) -> None:
-        """Call; after an exception, which is a bug, begin again later with what is stored."""
         try:
             call()
         except Exception:
-            log.exception("disabling tiered storage failed; retrying")
-            self._is_failed = True
-            retry_ms = self._clock.monotonic_ms() + RETRY_AFTER_FAILURE_MS
-            self._timer = self._timers.move(self._timer, retry_ms, self._restart)
+            self.failed()
 
     def _restart(self) -> None:
         if self._runtime is not None:
-            self.channels.resign()
             self._guard(self._start)
 
-    # -- events --------------------------------------------------------------------------------
+    def _on_channel_event(self, channel_event: ChannelEvent) -> None:
+        self._guard(lambda: self._step(event_of(channel_event)))
 
-    def _step(self, event: Event, *, is_idle: bool = True) -> None:
-        if self._runtime is None or self._is_failed:
-            return
-        now_ms = self._clock.monotonic_ms()
-        ready = self._manager.step(event, now_ms=now_ms, is_idle=is_idle)
-        self._timer = self._timers.move(self._timer, ready.wake_at_ms, self._tick)
-        try:
-            self._send(ready.orders)
-        finally:  # Whatever failed: the manager waits for the end of this decision.
-            if ready.work is not None:
-                self._decide(self._runtime, ready.work)
+    # -- for the runner ------------------------------------------------------------------------
 
-    def _tick(self) -> None:
-        self._guard(lambda: self._step(TimePassed(self._clock.now_ms())))
-
-    def _send(self, orders: Collection[DisablingOrder]) -> None:
+    def send(self, orders: tuple[DisablingOrder, ...]) -> None:
+        """Do as `Owner.send`."""
         for order in orders:
             self.channels.add_broker(order.broker_id, order.broker_epoch)
         self.channels.send([
@@ -175,33 +171,26 @@ class DisablingDriver:
             for order in orders
         ])  # fmt: skip
 
-    def _on_channel_event(self, channel_event: ChannelEvent) -> None:
-        self._guard(lambda: self._step(event_of(channel_event)))
+    def decide(self, image: ClusterImage, work: Work) -> Decision[tuple[Uuid, ...]]:
+        """Do as `Owner.decide`."""
+        return finish_disabling(image, work)
 
-    def _decide(self, runtime: TermRuntime, work: Work) -> None:
-        manager = self._manager
-        wrote_records = False
+    def decided(self, reply: tuple[Uuid, ...]) -> None:
+        """Do as `Owner.decided`."""
+        for topic_id in reply:
+            self._log_disabled(topic_id)
 
-        def decide(image: ClusterImage) -> Decision[tuple[Uuid, ...]]:
-            nonlocal wrote_records
-            decision = finish_disabling(image, work)
-            wrote_records = bool(decision.step.records)
-            return decision
+    def refused(self, _work: Work, error: ApiError) -> None:
+        """Do as `Owner.refused`."""
+        if error.error is not Error.NOT_CONTROLLER:
+            log.error("writing that tiered storage is disabled failed: %s", error)
 
-        def decided(reply: tuple[Uuid, ...] | ApiError) -> None:
-            if runtime is not self._runtime or manager is not self._manager:
-                return
-            if isinstance(reply, ApiError):
-                if reply.error is not Error.NOT_CONTROLLER:
-                    log.error("writing that tiered storage is disabled failed: %s", reply)
-                self._guard(lambda: self._step(WorkRefused()))
-                return
-            for topic_id in reply:
-                self._log_disabled(topic_id)
-            # Without records there is nothing to follow: other work runs before the next decision.
-            self._guard(lambda: self._step(WorkDecided(), is_idle=wrote_records))
-
-        runtime.run(decide).then(decided)
+    def failed(self) -> None:
+        """Do as `Owner.failed`: begin again later with what is stored."""
+        log.exception("disabling tiered storage failed; retrying")
+        self._stop()
+        retry_ms = self._clock.monotonic_ms() + RETRY_AFTER_FAILURE_MS
+        self._restart_timer = self._timers.move(self._restart_timer, retry_ms, self._restart)
 
     def _log_disabled(self, topic_id: Uuid) -> None:
         topic, tiering = self._image.topics.by_id(topic_id), self._image.tiering.get(topic_id)

@@ -37,7 +37,8 @@ from ottla.host.controller.controller_channel import (
     links_of_image,
     response_of,
 )
-from ottla.host.controller.deletions import DeletionDriver, TermRuntime
+from ottla.host.controller.deletions import DeletionDriver
+from ottla.host.controller.manager_runner import TermRuntime
 from ottla.host.node_ports import Connect
 from ottla.metadata.delta import ClusterDelta
 from ottla.metadata.features import ledger_enabled

@@ -19,7 +19,8 @@ from ottla.controller.deletion.deletion_orders import DeletionOrder
 from ottla.controller.deletion.deletion_policy import Replica
 from ottla.controller.retry_queue import RETRY_FIRST_MS, RETRY_MS_MAX, TAKEN_MAX
 from ottla.controller.step import Decision
-from ottla.host.controller.deletions import RETRY_AFTER_FAILURE_MS, DeletionDriver
+from ottla.host.controller.deletions import DeletionDriver
+from ottla.host.controller.manager_runner import RETRY_AFTER_FAILURE_MS
 from ottla.metadata.brokers import BrokerImage, record_of
 from ottla.metadata.deletions import STARTED, DeletionImage, Policy, deletion_records
 from ottla.metadata.delta import replay
@@ -197,7 +198,7 @@ def test_an_exception_in_the_timer_is_logged_and_the_timer_continues(
     controller.driver.step(DeletionsAnswered(1, 10, put_off))
     controller.broken = True
     controller.harness.advance(1_000)
-    assert "the timer of topic deletions failed" in caplog.text
+    assert "processing topic deletions failed; retrying" in caplog.text
     controller.broken = False
     controller.harness.advance(RETRY_AFTER_FAILURE_MS + FULL_CHECK_MS)
     controller.commit()

@@ -14,7 +14,7 @@ from ottla.base.ids import Uuid
 from ottla.controller.disabling import disabling_manager
 from ottla.controller.retry_queue import RETRY_FIRST_MS
 from ottla.controller.topics.configs import Alteration, alter_configs
-from ottla.host.controller.deletions import RETRY_AFTER_FAILURE_MS
+from ottla.host.controller.manager_runner import RETRY_AFTER_FAILURE_MS
 from ottla.host.kraft.controller_node import ControllerNode
 from ottla.metadata.brokers import BrokerImage, Endpoint, record_of
 from ottla.metadata.features import ELR_VERSION, OTTLA_VERSION, SUPPORTED, TIERING

@@ -44,6 +44,8 @@ HISTORIES_DRAWN = 1
 CRASHES_DRAWN = 1
 SEED = 1
 SECONDS_MAX = 1_500
+AGREEMENT_LOOK_MS = 1_000
+"""A look decodes every manifest, and a crash may delay the end by minutes."""
 
 
 class Disablement(Switch):
@@ -179,7 +181,7 @@ def play(
         yield from stage.begin_disablement()
         yield from acts(stage)
         stage.end_steps()
-        yield from stage.until(lambda: stage.agree)
+        yield from stage.until(lambda: stage.agree, look_ms=AGREEMENT_LOOK_MS)
         stage.over()
 
     story.__name__ = f"{acts.__name__}, {plan}"

@@ -118,9 +118,9 @@ class Stage:
 
     # -- waiting -------------------------------------------------------------------------------
 
-    def until(self, holds: Callable[[], bool]) -> Dialogue[None]:
+    def until(self, holds: Callable[[], bool], *, look_ms: int = LOOK_MS) -> Dialogue[None]:
         while not holds():
-            yield LOOK_MS
+            yield look_ms
 
     def until_more(self, state: str, count: int = 1) -> Dialogue[None]:
         """Wait until so many more segments have a state."""

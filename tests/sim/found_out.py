@@ -1,5 +1,6 @@
 """A rule is broken, and seed after seed is played, until a checker of promises finds it."""
 
+import sys
 from collections.abc import Callable, Collection, Iterable
 from contextlib import AbstractContextManager
 
@@ -43,6 +44,9 @@ def find_out(
             if seed not in judged:
                 whole = play(seed)
                 assert whole.is_kept, "\n".join(whole.lines(full=True))
-            print(f"{breaks.__name__}: {tried} seeds, {seed}, by {', '.join(found)}")
+            # To the standard error, which the workers of xdist share.
+            print(
+                f"{breaks.__name__}: {tried} seeds, {seed}, by {', '.join(found)}", file=sys.stderr
+            )
             return
     raise AssertionError(f"none of {tried} seeds shows {breaks.__name__} to {', '.join(by)}")

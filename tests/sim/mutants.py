@@ -7,27 +7,18 @@ standard scenario of its seed, nothing tuned for it, and must be found by a chec
 A mutant names a function and a piece of its source, which must occur exactly once: where the
 product has changed beneath it, it fails by name instead of proving nothing. The function's code
 object is exchanged, so that whoever has imported the function by name runs the mutant, too.
-
-    python -m tests.sim.mutants [--seeds 200] [NAME ...]     plays mutants, prints the seeds needed
+`python -m tests.sim.detection` plays them.
 """
 
-import argparse
 import importlib
 import inspect
 import textwrap
-import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from types import CodeType, FunctionType
 from typing import Any
-
-from ottla.testing.scenarios.report import Report
-from ottla.testing.scenarios.runner import PlayOptions, play
-
-NOT_CHECKERS = frozenset({"assertion failed", "no progress"})
-"""Findings by which a mutant does not count as found: the product's own assertions, and silence."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,27 +100,6 @@ def _edited(edit: Edit) -> Iterator[None]:
         yield
     finally:
         function.__code__ = code
-
-
-def found_by(report: Report) -> list[str]:
-    """Return the checkers that found something in a history."""
-    names = (each.checker for each in report.judgement.violations)
-    return [name for name in names if name not in NOT_CHECKERS]
-
-
-def seeds_needed(mutation: Mutant, seeds: Iterable[int]) -> tuple[int, list[str]] | None:
-    """Return the first seed whose standard history shows the mistake, and by which checkers."""
-    order = PlayOptions(zookeeper=mutation.zookeeper)
-    for seed in seeds:
-        try:
-            with mutation.applied():
-                report = play(seed, order)
-        except Exception:
-            continue  # The story or a client cannot go on: nothing that a checker has found.
-        checkers = found_by(report)
-        if checkers:
-            return seed, checkers
-    return None
 
 
 PARTITION = "broker.partition:Partition"
@@ -228,7 +198,7 @@ CONTROLLER = (
         ),
     ),
     mutant(
-        "takes_old_partition_epochs",
+        "accepts_old_partition_epochs",
         "an AlterPartition that rests on an older partition epoch is taken",
         (
             f"{ISR}:_fault",
@@ -457,28 +427,3 @@ ZOOKEEPER = (
 )
 
 MUTANTS = (*QUORUM, *CONTROLLER, *REPLICATION, *ZOOKEEPER)
-
-
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Play mutants and print the seeds that each needs."""
-    parser = argparse.ArgumentParser(prog="python -m tests.sim.mutants")
-    parser.add_argument("names", nargs="*", metavar="NAME")
-    parser.add_argument("--seeds", type=int, default=200)
-    parser.add_argument("--first", type=int, default=1)
-    options = parser.parse_args(arguments)
-    for mutation in MUTANTS:
-        if options.names and mutation.name not in options.names:
-            continue
-        began = time.monotonic()
-        seeds = range(options.first, options.first + options.seeds)
-        found = seeds_needed(mutation, seeds)
-        took = f"{time.monotonic() - began:.0f} s"
-        if found is None:
-            print(f"{mutation.name}: not in {options.seeds} seeds ({took})", flush=True)
-        else:
-            count = found[0] - options.first + 1
-            print(f"{mutation.name}: {count} seeds, by {', '.join(found[1])} ({took})", flush=True)
-
-
-if __name__ == "__main__":
-    main()

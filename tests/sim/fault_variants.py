@@ -454,7 +454,7 @@ FAULT_VARIANTS = (
     FaultVariant(breaks=completes_produces_in_a_later_epoch, first=12),
     FaultVariant(breaks=takes_old_partition_epochs),
     FaultVariant(breaks=hears_heartbeats_of_the_dead, first=4),
-    FaultVariant(breaks=writes_whoever_was_elected_since, zookeeper=True, first=1),
+    FaultVariant(breaks=writes_whoever_was_elected_since, zookeeper=True, first=8),
     FaultVariant(breaks=writes_states_over_newer_ones, zookeeper=True),
     FaultVariant(breaks=takes_lost_answers_for_done, zookeeper=True),
     FaultVariant(breaks=hears_former_controllers, zookeeper=True),

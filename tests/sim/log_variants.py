@@ -410,7 +410,7 @@ LOG_VARIANTS = (
     LogVariant(breaks=keeps_producers_of_what_it_cut_off, first=9),
     LogVariant(breaks=notes_batches_one_early, first=1),
     LogVariant(breaks=recovers_no_producers, first=19),
-    LogVariant(breaks=cuts_one_record_more, first=1),
+    LogVariant(breaks=cuts_one_record_more, first=2),
     LogVariant(breaks=keeps_the_first_record_that_differs, first=1),
     LogVariant(breaks=keeps_what_cannot_be_compared, zookeeper=True),
     LogVariant(breaks=follows_high_watermarks_back, first=1),

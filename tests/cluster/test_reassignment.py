@@ -54,7 +54,11 @@ T = TypeVar("T")
 
 @pytest.fixture(scope="module", params=[Kind.SEPARATE, Kind.ZOOKEEPER], ids=lambda kind: kind.value)
 def four_of_module(request: pytest.FixtureRequest, new_cluster: NewCluster) -> Iterator[Cluster]:
-    config = QUICK_FENCING | {"replica.lag.time.max.ms": "3000"}
+    # Leaders move only where a test says so: a new controller balances them after five seconds.
+    config = QUICK_FENCING | {
+        "replica.lag.time.max.ms": "3000",
+        "auto.leader.rebalance.enable": "false",
+    }
     with new_cluster(request.param, 4, controllers=1, config=config) as cluster:
         yield cluster
 

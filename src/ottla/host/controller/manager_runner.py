@@ -79,7 +79,7 @@ class Owner(Protocol[_Order, _Work, Reply]):
 
 
 class ManagerRunner(Generic[Order, Work, Reply]):
-    """See the module. `is_over`: the term is over, and responses of any kind are ignored."""
+    """See the module. Once it is stopped, events, and the ends of decisions, are ignored."""
 
     def __init__(
         self,
@@ -96,17 +96,17 @@ class ManagerRunner(Generic[Order, Work, Reply]):
         self._clock = clock
         self._timers = timers
         self._timer: Timer | None = None
-        self.is_over = False
+        self._is_over = False
 
     def stop(self) -> None:
         """End: the term is over."""
-        self.is_over = True
+        self._is_over = True
         if self._timer is not None:
             self._timer.cancel()
 
     def step(self, event: Any, *, is_idle: bool = True) -> None:
         """Process an event. `is_idle`: whether a decision may be made at once."""
-        if self.is_over:
+        if self._is_over:
             return
         now_ms = self._clock.monotonic_ms()
         ready = self._manager.step(event, now_ms=now_ms, is_idle=is_idle)
@@ -120,7 +120,7 @@ class ManagerRunner(Generic[Order, Work, Reply]):
 
     def wake_at(self, due_ms: int | None) -> None:
         """Step `TimePassed` then, and not before; None = never."""
-        if not self.is_over:
+        if not self._is_over:
             self._timer = self._timers.move(self._timer, due_ms, self._tick)
 
     def _tick(self) -> None:
@@ -137,7 +137,7 @@ class ManagerRunner(Generic[Order, Work, Reply]):
             return decision
 
         def decided(reply: Reply | ApiError) -> None:
-            if self.is_over:
+            if self._is_over:
                 return
             with self._guarded():
                 if isinstance(reply, ApiError):

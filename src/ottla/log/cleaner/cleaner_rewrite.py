@@ -8,6 +8,7 @@ Source: Cleaner.{buildOffsetMap, cleanSegments, cleanInto}.
 """
 
 from collections.abc import Callable, Iterator
+from contextlib import closing
 
 from ottla.base.ports import Disk, File
 from ottla.log import names
@@ -114,7 +115,7 @@ class _Cleaning:
         """Return how many records are dirty, and how many the largest batch has."""
         total = largest = 0
         for segment in self._dirty():
-            with _Opened(self.disk, self._path(segment.base_offset)) as file:
+            with closing(self.disk.open(self._path(segment.base_offset))) as file:
                 for position, header in scan_headers(file, 0, segment.size):
                     count = header.record_count
                     if count > COUNT_BELIEVED_MAX:
@@ -184,13 +185,13 @@ class _Cleaning:
         """
         last = -1
         for segment in group:
-            with _Opened(self.disk, self._path(segment.base_offset)) as file:
+            with closing(self.disk.open(self._path(segment.base_offset))) as file:
                 for _, header in scan_headers(file, 0, segment.size):
                     last = header.last_offset
         return last
 
     def _batches(self, base_offset: int, size: int) -> Iterator[Batch]:
-        with _Opened(self.disk, self._path(base_offset)) as file:
+        with closing(self.disk.open(self._path(base_offset))) as file:
             for batch in scan_batches(file, 0, size):
                 self.bytes_read += batch.header.size_in_bytes
                 self.throttle(batch.header.size_in_bytes)
@@ -277,16 +278,3 @@ class _Writer:
     def close(self) -> None:
         for file in self._files:
             file.close()
-
-
-class _Opened:
-    """A file that is closed at the end of its block."""
-
-    def __init__(self, disk: Disk, path: str) -> None:
-        self._file = disk.open(path)
-
-    def __enter__(self) -> File:
-        return self._file
-
-    def __exit__(self, *_: object) -> None:
-        self._file.close()

@@ -18,10 +18,11 @@ Source: LogLoader, LogSegment.recover, UnifiedLog.rebuildProducerState.
 """
 
 import logging
+from contextlib import closing
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from ottla.base.ports import Disk, File
+from ottla.base.ports import Disk
 from ottla.log import names, offset_index, time_index
 from ottla.log.config import LogConfig
 from ottla.log.dirs.checkpoint_limits import (
@@ -307,7 +308,7 @@ class _Loader:
         """
         logs = [self._path(each.base_offset, names.LOG) for each in self.segments if each.scanned]
         for path in (*logs, *self.snapshots_written):
-            with _Opened(self.disk, path) as file:
+            with closing(self.disk.open(path)) as file:
                 file.sync()
         self.disk.sync_dir(self.directory)
 
@@ -332,7 +333,7 @@ class _Loader:
     def _count_lost(self, base: int, position: int, size: int) -> None:
         """Estimate the end of the lost records from the batch headers behind the damage."""
         self.cut_bytes += size - position
-        with _Opened(self.disk, self._path(base, names.LOG)) as file:
+        with closing(self.disk.open(self._path(base, names.LOG))) as file:
             try:
                 while position + HEADER_SIZE <= size:
                     header = parse_header(file.read_at(position, HEADER_SIZE), whole=False)
@@ -361,7 +362,7 @@ class _Loader:
 
     def _rebuild_indexes(self, base: int, size: int) -> LoadedSegment:
         offsets, times, largest = self._new_indexes(base)
-        with _Opened(self.disk, self._path(base, names.LOG)) as file:
+        with closing(self.disk.open(self._path(base, names.LOG))) as file:
             try:
                 entry_at = 0
                 for position, header in scan_headers(file, 0, size):
@@ -393,7 +394,7 @@ class _Loader:
         except (FileNotFoundError, ValueError):
             return None
         end, largest = base, times.last
-        with _Opened(self.disk, self._path(base, names.LOG)) as file:
+        with closing(self.disk.open(self._path(base, names.LOG))) as file:
             try:
                 for _, header in scan_headers(file, offsets.last.position, size):
                     end = header.next_offset
@@ -462,7 +463,7 @@ class _Loader:
         offsets, times, largest = self._new_indexes(base)
         scan = _Scan(end_offset=base, offsets=offsets, times=times, largest=largest)
         entry_at = 0
-        with _Opened(self.disk, self._path(base, names.LOG)) as file:
+        with closing(self.disk.open(self._path(base, names.LOG))) as file:
             try:
                 for position, header, buffer, start in scan_batches(file, 0, size):
                     if header.base_offset < scan.end_offset:
@@ -528,7 +529,7 @@ class _Loader:
 
     def _cut(self, base: int, size: int, sound: int) -> None:
         self._count_lost(base, sound, size)
-        with _Opened(self.disk, self._path(base, names.LOG)) as file:
+        with closing(self.disk.open(self._path(base, names.LOG))) as file:
             file.truncate(sound)
 
     def _drop(self, bases: list[int]) -> None:
@@ -563,7 +564,7 @@ class _Loader:
             self.epochs.clear()
         self.producers.clear()
         offsets, times, largest = self._new_indexes(local_start)
-        _Opened(self.disk, self._path(local_start, names.LOG), create=True).close()
+        self.disk.open(self._path(local_start, names.LOG), create=True).close()
         self.segments = [
             LoadedSegment(
                 base_offset=local_start,
@@ -582,9 +583,9 @@ class _Loader:
         return OffsetIndex(base, size_max), TimeIndex(base, size_max), empty
 
     def _write_indexes(self, base: int, offsets: OffsetIndex, times: TimeIndex) -> None:
-        with _Opened(self.disk, self._path(base, names.OFFSET_INDEX), create=True) as file:
+        with closing(self.disk.open(self._path(base, names.OFFSET_INDEX), create=True)) as file:
             offsets.write(file)
-        with _Opened(self.disk, self._path(base, names.TIME_INDEX), create=True) as file:
+        with closing(self.disk.open(self._path(base, names.TIME_INDEX), create=True)) as file:
             times.write(file)
 
     def _write_aborted(self, base: int, aborted: list[AbortedTransaction]) -> None:
@@ -592,7 +593,7 @@ class _Loader:
         if not aborted:
             self.disk.remove(path)
             return
-        with _Opened(self.disk, path, create=True) as file:
+        with closing(self.disk.open(path, create=True)) as file:
             file.truncate(0)
             file.append([encode_entry(entry) for entry in aborted])
 
@@ -642,7 +643,7 @@ class _Loader:
     def _read_epochs(self, base: int, end: int = 2**63) -> bool:
         """Read a segment's epochs up to `end`; return whether they never decrease."""
         reached = base
-        with _Opened(self.disk, self._path(base, names.LOG)) as file:
+        with closing(self.disk.open(self._path(base, names.LOG))) as file:
             try:
                 for _, header in scan_headers(file, 0, file.size()):
                     if header.base_offset >= end:
@@ -677,22 +678,6 @@ class _Loader:
         else:
             self.epochs.assign(epoch, reached)
         return True
-
-
-class _Opened:
-    """A context manager that opens and closes a file."""
-
-    def __init__(self, disk: Disk, path: str, *, create: bool = False) -> None:
-        self.file = disk.open(path, create=create)
-
-    def close(self) -> None:
-        self.file.close()
-
-    def __enter__(self) -> File:
-        return self.file
-
-    def __exit__(self, *_: object) -> None:
-        self.file.close()
 
 
 def _first_unflushed(bases: list[int], recovery_point: int) -> int:

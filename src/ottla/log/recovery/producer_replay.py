@@ -6,6 +6,7 @@ Source: UnifiedLog.rebuildProducerState, ProducerStateManager.loadFromSnapshot.
 import logging
 from bisect import bisect_right
 from collections.abc import Sequence
+from contextlib import closing, suppress
 from itertools import chain
 from typing import NamedTuple
 
@@ -49,12 +50,9 @@ def prune_snapshots(disk: Disk, directory: str, end: int) -> list[int]:
 def write_snapshot(disk: Disk, directory: str, offset: int, producers: ProducerState) -> str:
     """Write the snapshot of `offset` without a sync; return its path. Raises: OSError."""
     path = f"{directory}/{names.segment_name(offset, names.SNAPSHOT)}"
-    file = disk.open(path, create=True)
-    try:
+    with closing(disk.open(path, create=True)) as file:
         file.truncate(0)
         file.append([encode_snapshot(producers.entries.values())])
-    finally:
-        file.close()
     return path
 
 
@@ -84,8 +82,8 @@ def store_producers_before(
     """Make the snapshot of offset `end` durable: the segments before it are about to be removed.
 
     After a power loss it can be missing, if the log start was checkpointed before the flush that
-    follows a roll. It is written anew then, from what the segments hold, unless they do not reach
-    `end` without a gap, because they are of a former log. Raises: OSError.
+    follows a roll. Then it is rebuilt from the segments, unless they do not reach `end` without a
+    gap, because they are of a former log. Raises: OSError.
     """
     start, entries = _newest_snapshot(disk, directory, segments[0].base_offset, end)
     path = f"{directory}/{names.segment_name(end, names.SNAPSHOT)}"
@@ -106,11 +104,8 @@ def store_producers_before(
             )
             return
         write_snapshot(disk, directory, end, producers)
-    file = disk.open(path)
-    try:
+    with closing(disk.open(path)) as file:
         file.sync()
-    finally:
-        file.close()
     disk.sync_dir(directory)
 
 
@@ -179,17 +174,12 @@ def _newest_snapshot(
 def _replay_segment(
     disk: Disk, directory: str, producers: ProducerState, segment: Extent, start: int, end: int
 ) -> None:
-    file = disk.open(f"{directory}/{names.segment_name(segment.base_offset, names.LOG)}")
-    try:
+    with suppress(RecordsError), closing(_open(disk, directory, segment)) as file:
         for position, header in scan_headers(file, 0, segment.size):
             if header.base_offset >= end:
                 return
             if header.last_offset >= start and header.producer_id >= 0:
                 replay_batch(producers, header, _body(file, position, header), 0)
-    except RecordsError:
-        return
-    finally:
-        file.close()
 
 
 def _replay_whole(
@@ -197,15 +187,16 @@ def _replay_whole(
 ) -> int:
     """Replay a segment from offset `start` on; return its end. Raises: OSError; RecordsError."""
     end = segment.base_offset
-    file = disk.open(f"{directory}/{names.segment_name(segment.base_offset, names.LOG)}")
-    try:
+    with closing(_open(disk, directory, segment)) as file:
         for _, header, buffer, position in scan_batches(file, 0, segment.size):
             if header.last_offset >= start and header.producer_id >= 0:
                 replay_batch(producers, header, buffer, position)
             end = header.next_offset
-    finally:
-        file.close()
     return end
+
+
+def _open(disk: Disk, directory: str, segment: Extent) -> File:
+    return disk.open(f"{directory}/{names.segment_name(segment.base_offset, names.LOG)}")
 
 
 def _body(file: File, position: int, header: BatchHeader) -> bytes:

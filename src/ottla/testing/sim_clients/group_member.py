@@ -469,7 +469,7 @@ class GroupMember:
     def _commit(self) -> Dialogue[bool]:
         """Commit the positions; tell whether this member is still in its generation."""
         # A commit without an answer may have been stored: then the end is reached without another.
-        self._note_ends(dict(self.reader.ends))
+        self._note_ends(self.reader.ends)
         read = self._positions()
         fresh = {
             key: read[key]

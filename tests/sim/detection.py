@@ -17,6 +17,7 @@ from ottla.testing.scenarios.groups import draw_groups
 from ottla.testing.scenarios.runner import PlayOptions, play
 
 from .fault_variants import BY_PROMISE, FAULT_VARIANTS
+from .found_out import Found, first_found
 from .group_variants import GROUP_VARIANTS
 from .log_variants import LOG_VARIANTS
 from .mutants import MUTANTS
@@ -46,21 +47,16 @@ def rules() -> Iterator[Rule]:
         yield Rule(group.breaks.__name__, group.breaks, group.by, needs_groups=True)
 
 
-def seeds_needed(rule: Rule, seeds: Iterable[int]) -> tuple[int, list[str]] | None:
-    """Return the first seed whose history shows that the rule is broken, and by which checkers."""
+def find(rule: Rule, seeds: Iterable[int]) -> Found | None:
+    """Play seeds of the standard mix with the rule broken."""
     options = PlayOptions(zookeeper=rule.zookeeper)
-    for seed in seeds:
-        if rule.needs_groups and not draw_groups(seed).groups:
-            continue
-        try:
-            with rule.breaks():
-                report = play(seed, options)
-        except Exception:
-            continue  # The story or a client cannot go on: nothing that a checker has found.
-        names = (each.checker for each in report.judgement.violations)
-        if found := [name for name in names if name in rule.by]:
-            return seed, found
-    return None
+    return first_found(
+        rule.breaks,
+        rule.by,
+        (each for each in seeds if not rule.needs_groups or draw_groups(each).groups),
+        lambda seed: play(seed, options),
+        errors=(Exception,),
+    )
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -75,13 +71,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     chosen = [each for each in rules() if not options.names or each.name in options.names]
     for rule in chosen[part - 1 :: parts]:
         began = time.monotonic()
-        found = seeds_needed(rule, range(options.first, options.first + options.seeds))
-        took = f"{time.monotonic() - began:.0f} s"
-        if found is None:
-            print(f"{rule.name}: not in {options.seeds} seeds ({took})", flush=True)
-        else:
-            count = found[0] - options.first + 1
-            print(f"{rule.name}: {count} seeds, by {', '.join(found[1])} ({took})", flush=True)
+        found = find(rule, range(options.first, options.first + options.seeds))
+        text = f"not in {options.seeds} seeds"
+        if found is not None:
+            text = f"{found.played} seeds, {found.seed}, by {', '.join(found.by)}"
+        print(f"{rule.name}: {text} ({time.monotonic() - began:.0f} s)", flush=True)
 
 
 if __name__ == "__main__":

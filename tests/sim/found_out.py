@@ -2,7 +2,8 @@
 
 import sys
 from collections.abc import Callable, Collection, Iterable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
+from typing import NamedTuple
 
 from ottla.testing.scenarios.report import Report
 
@@ -23,6 +24,34 @@ BROKEN_SETTLE_SECONDS = 5
 """For stories: what is broken need not settle."""
 
 
+class Found(NamedTuple):
+    """The seed that shows a broken rule, how many were played up to it, and by which checkers."""
+
+    seed: int
+    played: int
+    by: list[str]
+
+
+def first_found(
+    breaks: Callable[[], AbstractContextManager[None]],
+    by: Collection[str],
+    seeds: Iterable[int],
+    play: Callable[[int], Report],
+    *,
+    errors: tuple[type[Exception], ...] = (),
+) -> Found | None:
+    """Return what the first seed shows to the checkers `by`; None = no seed shows anything.
+
+    `errors`: of a story or a client that cannot go on, which is nothing that a checker has found.
+    """
+    for played, seed in enumerate(seeds, 1):
+        with suppress(*errors), breaks():
+            violations = play(seed).judgement.violations
+            if found := [each.checker for each in violations if each.checker in by]:
+                return Found(seed, played, found)
+    return None
+
+
 def find_out(
     breaks: Callable[[], AbstractContextManager[None]],
     by: Collection[str],
@@ -35,18 +64,11 @@ def find_out(
 
     `by`: the checkers that count. `judged`: seeds that another test plays with the whole product.
     """
-    tried = 0
-    for tried, seed in enumerate(seeds, 1):
-        with breaks():
-            report = play(seed)
-        found = [each.checker for each in report.judgement.violations if each.checker in by]
-        if found:
-            if seed not in judged:
-                whole = play(seed)
-                assert whole.is_kept, "\n".join(whole.lines(full=True))
-            # To the standard error, which the workers of xdist share.
-            print(
-                f"{breaks.__name__}: {tried} seeds, {seed}, by {', '.join(found)}", file=sys.stderr
-            )
-            return
-    raise AssertionError(f"none of {tried} seeds shows {breaks.__name__} to {', '.join(by)}")
+    found = first_found(breaks, by, seeds, play)
+    assert found is not None, f"no seed shows {breaks.__name__} to {', '.join(by)}"
+    if found.seed not in judged:
+        whole = play(found.seed)
+        assert whole.is_kept, "\n".join(whole.lines(full=True))
+    # To the standard error, which the workers of xdist share.
+    text = f"{found.played} seeds, {found.seed}, by {', '.join(found.by)}"
+    print(f"{breaks.__name__}: {text}", file=sys.stderr)

@@ -1,12 +1,13 @@
 """Ottla with one rule subtly broken: kept but off by one, applied too late, forgotten in one path.
 
 Unlike those of `variants` they are to be found by the standard mix of the simulator, without a
-scenario made for them, and by a checker of promises, not by an assertion or by missing progress.
+scenario made for them, and by a checker of promises, not by an assertion or by missing progress:
+see `standard_mix`.
 """
 
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 from ottla.base.errors import Error
@@ -39,9 +40,9 @@ from ottla.raft.election import ElectionState, encode_election
 from ottla.raft.flushing import Flushing
 from ottla.raft.snapshots import PART_SUFFIX, StoredSnapshot, inspect_snapshot
 from ottla.raft.values import OffsetAndEpoch
-from ottla.testing.checkers.verdict import CHECKERS
 
 from .replaced import replaced
+from .rule import variant
 
 # -- the order of durability -------------------------------------------------------------------
 
@@ -411,51 +412,42 @@ def hears_former_controllers() -> Iterator[None]:
         yield
 
 
-BY_PROMISE = frozenset(CHECKERS) - {"assertion failed", "no progress"}
-"""The checkers that count: those of promises."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FaultVariant:
-    """A broken rule, and the mode in which it shows.
-
-    Fields: `first`: the first seed that showed it when it was written; None = none of the first
-            twelve or more did.
-    """
-
-    breaks: Callable[[], AbstractContextManager[None]]
-    zookeeper: bool = False
-    first: int | None = None
-
-
-SEEDS_MAX = 200
-
 FAULT_VARIANTS = (
-    FaultVariant(breaks=stores_its_vote_without_a_sync, first=1),
-    FaultVariant(breaks=fetches_metadata_before_it_is_flushed, first=11),
-    FaultVariant(breaks=commits_metadata_that_its_leader_has_not_flushed),
-    FaultVariant(breaks=leaves_configurations_out_of_snapshots, first=1),
-    FaultVariant(breaks=forgets_deadlines, first=1),
-    FaultVariant(breaks=takes_an_answer_for_lost),
-    FaultVariant(breaks=leaves_retired_files_open, first=1),
-    FaultVariant(breaks=counts_one_record_too_many, first=1),
-    FaultVariant(breaks=takes_in_followers_that_are_one_short, first=42),
-    FaultVariant(breaks=unfences_who_has_not_asked, first=1),
-    FaultVariant(breaks=trusts_what_followers_said_in_other_epochs, first=23),
-    FaultVariant(breaks=cuts_to_another_epochs_end, first=23),
-    FaultVariant(breaks=names_snapshots_without_a_sync),
-    FaultVariant(breaks=lowers_its_recovery_point_late),
-    FaultVariant(breaks=counts_flushes_as_done, first=2),
-    FaultVariant(breaks=confirms_before_the_rename_is_durable, first=14),
-    FaultVariant(breaks=follows_without_waiting_for_its_flush, zookeeper=True, first=95),
-    FaultVariant(breaks=commits_by_the_smaller_set, first=19),
-    FaultVariant(breaks=takes_in_whoever_reaches_the_high_watermark, first=8),
-    FaultVariant(breaks=ignores_broker_epochs_of_fetches),
-    FaultVariant(breaks=completes_produces_in_a_later_epoch, first=12),
-    FaultVariant(breaks=takes_old_partition_epochs),
-    FaultVariant(breaks=hears_heartbeats_of_the_dead, first=4),
-    FaultVariant(breaks=writes_whoever_was_elected_since, zookeeper=True, first=8),
-    FaultVariant(breaks=writes_states_over_newer_ones, zookeeper=True),
-    FaultVariant(breaks=takes_lost_answers_for_done, zookeeper=True),
-    FaultVariant(breaks=hears_former_controllers, zookeeper=True),
+    *map(
+        variant,
+        (
+            stores_its_vote_without_a_sync,
+            fetches_metadata_before_it_is_flushed,
+            commits_metadata_that_its_leader_has_not_flushed,
+            leaves_configurations_out_of_snapshots,
+            forgets_deadlines,
+            takes_an_answer_for_lost,
+            leaves_retired_files_open,
+            counts_one_record_too_many,
+            takes_in_followers_that_are_one_short,
+            unfences_who_has_not_asked,
+            trusts_what_followers_said_in_other_epochs,
+            cuts_to_another_epochs_end,
+            names_snapshots_without_a_sync,
+            lowers_its_recovery_point_late,
+            counts_flushes_as_done,
+            confirms_before_the_rename_is_durable,
+            commits_by_the_smaller_set,
+            takes_in_whoever_reaches_the_high_watermark,
+            ignores_broker_epochs_of_fetches,
+            completes_produces_in_a_later_epoch,
+            takes_old_partition_epochs,
+            hears_heartbeats_of_the_dead,
+        ),
+    ),
+    *(
+        variant(each, zookeeper=True)
+        for each in (
+            follows_without_waiting_for_its_flush,
+            writes_whoever_was_elected_since,
+            writes_states_over_newer_ones,
+            takes_lost_answers_for_done,
+            hears_former_controllers,
+        )
+    ),
 )

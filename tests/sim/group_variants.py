@@ -1,12 +1,12 @@
 """Ottla with one rule of groups or readers broken, for a while: see `variants`.
 
 They are caught by what any seed draws by itself, and by the checkers of groups and readers:
-`test_group_variants` says within how many seeds.
+see `standard_mix`.
 """
 
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 from ottla.base.errors import ApiError, Error
@@ -28,6 +28,7 @@ from ottla.log.timestamp_search import TimestampSearch
 from ottla.log.validation import expanded_bytes_max
 
 from .replaced import replaced
+from .rule import has_groups, variant
 
 # -- commits -----------------------------------------------------------------------------------
 
@@ -456,51 +457,38 @@ def passes_over_equal_timestamps() -> Iterator[None]:
         yield
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GroupVariant:
-    """A broken rule, and the checkers of which one must find it.
-
-    Fields: `seeds`: how many it took when this was written; it shifts with every change. None =
-            more than twelve.
-    """
-
-    breaks: Callable[[], AbstractContextManager[None]]
-    by: tuple[str, ...]
-    seeds: int | None
-
-
 OFFSETS = ("committed offset lost", "offsets logs differ")
 GENERATIONS = ("stale commit taken", "generation went back", "partition owned twice")
 LOOKUPS = ("timestamp lookup wrong",)
 
 GROUP_VARIANTS = tuple(
-    GroupVariant(breaks=breaks, by=by, seeds=seeds)
-    for seeds, breaks, by in (
-        (4, acknowledges_commits_before_they_are_replicated, OFFSETS),
-        (1, forgets_the_generation_of_commits, GENERATIONS),
-        (8, lets_anybody_commit, GENERATIONS),
-        (9, knows_static_members_by_their_instance_id_alone, GENERATIONS),
-        (4, reads_offsets_before_they_are_replicated, OFFSETS),
-        (4, reads_what_it_loaded_before_that_is_replicated, OFFSETS),
-        (3, answers_before_loading_is_done, OFFSETS + GENERATIONS),
-        (8, goes_on_after_it_resigned, OFFSETS + GENERATIONS),
-        (4, keeps_what_it_knew_in_a_new_epoch, OFFSETS + GENERATIONS),
-        (1, loads_no_offsets, OFFSETS),
-        (1, loads_no_groups, GENERATIONS),
-        (1, loads_only_the_beginning, OFFSETS + GENERATIONS),
-        (2, loads_up_to_the_high_watermark, OFFSETS + GENERATIONS),
-        (1, loads_the_first_of_each_key, OFFSETS + GENERATIONS),
-        (2, loads_generations_as_new, GENERATIONS),
-        (3, expires_offsets_of_groups_that_rebalance, OFFSETS),
-        (11, counts_retention_in_seconds, OFFSETS),
-        (11, forgets_all_topics_with_one, OFFSETS),
-        (1, takes_syncs_of_old_generations, GENERATIONS),
-        (11, assigns_before_the_generation_is_stored, GENERATIONS),
-        (9, keeps_assignments_of_members_not_named, GENERATIONS),
-        (1, forgets_the_leader_epoch, OFFSETS),
-        (1, lets_consumers_of_followers_read_to_the_end, ("uncommitted follower read",)),
-        (1, finds_the_batch_of_a_timestamp_only, LOOKUPS),
-        (1, looks_for_timestamps_in_the_newest_segment, LOOKUPS),
-        (1, passes_over_equal_timestamps, LOOKUPS),
+    variant(breaks, by=by, suits=has_groups)
+    for breaks, by in (
+        (acknowledges_commits_before_they_are_replicated, OFFSETS),
+        (forgets_the_generation_of_commits, GENERATIONS),
+        (lets_anybody_commit, GENERATIONS),
+        (knows_static_members_by_their_instance_id_alone, GENERATIONS),
+        (reads_offsets_before_they_are_replicated, OFFSETS),
+        (reads_what_it_loaded_before_that_is_replicated, OFFSETS),
+        (answers_before_loading_is_done, OFFSETS + GENERATIONS),
+        (goes_on_after_it_resigned, OFFSETS + GENERATIONS),
+        (keeps_what_it_knew_in_a_new_epoch, OFFSETS + GENERATIONS),
+        (loads_no_offsets, OFFSETS),
+        (loads_no_groups, GENERATIONS),
+        (loads_only_the_beginning, OFFSETS + GENERATIONS),
+        (loads_up_to_the_high_watermark, OFFSETS + GENERATIONS),
+        (loads_the_first_of_each_key, OFFSETS + GENERATIONS),
+        (loads_generations_as_new, GENERATIONS),
+        (expires_offsets_of_groups_that_rebalance, OFFSETS),
+        (counts_retention_in_seconds, OFFSETS),
+        (forgets_all_topics_with_one, OFFSETS),
+        (takes_syncs_of_old_generations, GENERATIONS),
+        (assigns_before_the_generation_is_stored, GENERATIONS),
+        (keeps_assignments_of_members_not_named, GENERATIONS),
+        (forgets_the_leader_epoch, OFFSETS),
+        (lets_consumers_of_followers_read_to_the_end, ("uncommitted follower read",)),
+        (finds_the_batch_of_a_timestamp_only, LOOKUPS),
+        (looks_for_timestamps_in_the_newest_segment, LOOKUPS),
+        (passes_over_equal_timestamps, LOOKUPS),
     )
 )

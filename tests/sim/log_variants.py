@@ -1,12 +1,12 @@
 """Logs with one rule subtly broken: an index that is off by one, a step that is durable too late.
 
 Like `fault_variants` they are to be found by the standard mix of the simulator, by a checker of
-promises: see `test_log_variants`.
+promises: see `standard_mix`.
 """
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, replace
+from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 from ottla.broker.partition import Partition
@@ -30,6 +30,7 @@ from ottla.log.sparse_index import SparseIndex
 from ottla.log.time_index import TimeIndex
 
 from .replaced import replaced
+from .rule import variant
 
 # -- what stands beside the batches ------------------------------------------------------------
 
@@ -387,44 +388,36 @@ def swaps_segments_without_syncs() -> Iterator[None]:
         yield
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LogVariant:
-    """A broken rule, and the mode in which it shows.
-
-    Fields: `first`: the first seed that showed it when it was written; None = none of the first
-            sixty or more did.
-    """
-
-    breaks: Callable[[], AbstractContextManager[None]]
-    zookeeper: bool = False
-    first: int | None = None
-
-
 LOG_VARIANTS = (
-    LogVariant(breaks=indexes_the_offset_behind_a_batch, first=1),
-    LogVariant(breaks=keeps_times_of_what_it_cut_off, first=1),
-    LogVariant(breaks=seals_segments_without_their_largest_timestamp, first=1),
-    LogVariant(breaks=begins_epochs_one_late, first=1),
-    LogVariant(breaks=recovers_epochs_one_late, first=1),
-    LogVariant(breaks=forgets_to_store_epochs_that_are_cut_off, first=16),
-    LogVariant(breaks=keeps_producers_of_what_it_cut_off, first=9),
-    LogVariant(breaks=notes_batches_one_early, first=1),
-    LogVariant(breaks=recovers_no_producers, first=19),
-    LogVariant(breaks=cuts_one_record_more, first=2),
-    LogVariant(breaks=keeps_the_first_record_that_differs, first=1),
-    LogVariant(breaks=keeps_what_cannot_be_compared, zookeeper=True),
-    LogVariant(breaks=follows_high_watermarks_back, first=1),
-    LogVariant(breaks=flushes_one_record_late, first=33),
-    LogVariant(breaks=commits_before_its_flush, first=51),
-    LogVariant(breaks=trusts_what_was_sealed_after_its_flush, first=34),
-    LogVariant(breaks=expires_a_segment_too_many_by_size, first=5),
-    LogVariant(breaks=expires_segments_by_their_first_record, first=5),
-    LogVariant(breaks=deletes_segments_before_the_log_start_is_durable),
-    LogVariant(breaks=answers_deletions_before_the_followers, first=5),
-    LogVariant(breaks=cleans_what_is_not_committed, first=30),
-    LogVariant(breaks=cleans_what_is_not_durable),
-    LogVariant(breaks=removes_tombstones_at_once, first=15),
-    LogVariant(breaks=removes_the_newest_record_of_a_tombstoned_key, first=1),
-    LogVariant(breaks=drops_the_last_batches_of_producers),
-    LogVariant(breaks=swaps_segments_without_syncs),
+    *map(
+        variant,
+        (
+            indexes_the_offset_behind_a_batch,
+            keeps_times_of_what_it_cut_off,
+            seals_segments_without_their_largest_timestamp,
+            begins_epochs_one_late,
+            recovers_epochs_one_late,
+            forgets_to_store_epochs_that_are_cut_off,
+            keeps_producers_of_what_it_cut_off,
+            notes_batches_one_early,
+            recovers_no_producers,
+            cuts_one_record_more,
+            keeps_the_first_record_that_differs,
+            follows_high_watermarks_back,
+            flushes_one_record_late,
+            commits_before_its_flush,
+            trusts_what_was_sealed_after_its_flush,
+            expires_a_segment_too_many_by_size,
+            expires_segments_by_their_first_record,
+            deletes_segments_before_the_log_start_is_durable,
+            answers_deletions_before_the_followers,
+            cleans_what_is_not_committed,
+            cleans_what_is_not_durable,
+            removes_tombstones_at_once,
+            removes_the_newest_record_of_a_tombstoned_key,
+            drops_the_last_batches_of_producers,
+            swaps_segments_without_syncs,
+        ),
+    ),
+    variant(keeps_what_cannot_be_compared, zookeeper=True),
 )

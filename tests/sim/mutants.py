@@ -7,7 +7,7 @@ standard scenario of its seed, nothing tuned for it, and must be found by a chec
 A mutant names a function and a piece of its source, which must occur exactly once: where the
 product has changed beneath it, it fails by name instead of proving nothing. The function's code
 object is exchanged, so that whoever has imported the function by name runs the mutant, too.
-`python -m tests.sim.detection` plays them.
+`standard_mix` says which seeds show them.
 """
 
 import importlib

@@ -2,7 +2,7 @@
 
 They are to be found by the standard mix of the simulator, played with the seeds that have remote
 storage, or by a story that is made for it: by a checker of promises, see `test_tier_stories` and
-`test_tier_variants`.
+`standard_mix`.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -308,14 +308,12 @@ class TierVariant:
     """A broken rule.
 
     Fields: `story`: the one of `tier_stories` that shows it, with one of its first seeds; `by`: to
-            this checker. `first`: how many of the standard seeds with remote storage it took when
-            it was written; None = the first two, or more, did not show it.
+            this checker.
     """
 
     breaks: Callable[[], AbstractContextManager[None]]
     story: str
     by: str
-    first: int | None = None
 
 
 TIER_VARIANTS = (
@@ -323,13 +321,11 @@ TIER_VARIANTS = (
         breaks=begins_at_the_local_log_after_a_restart,
         story="restarts",
         by="log start moved",
-        first=1,
     ),
     TierVariant(
         breaks=deletes_before_the_log_start_is_published,
         story="retention",
         by="offset unreadable",
-        first=1,
     ),
     TierVariant(
         breaks=deletes_before_the_log_start_moves, story="retention", by="offset unreadable"
@@ -339,7 +335,6 @@ TIER_VARIANTS = (
         breaks=deletes_local_files_of_copies_that_have_begun,
         story="outages",
         by="local log start wrong",
-        first=1,
     ),
     TierVariant(
         breaks=remembers_the_highest_copied_offset, story="unclean", by="local log start wrong"
@@ -349,15 +344,11 @@ TIER_VARIANTS = (
     ),
     TierVariant(breaks=trusts_the_store, story="lies", by="remote object missing"),
     TierVariant(breaks=forgets_failed_copies_at_once, story="late_put", by="orphan object"),
-    TierVariant(
-        breaks=copies_from_the_wrong_end, story="outages", by="local log start wrong", first=2
-    ),
-    TierVariant(breaks=overwrites_manifests, story="late_manifest", by="object replaced", first=1),
-    TierVariant(
-        breaks=deletes_objects_before_the_manifest, story="retention", by="manifest wrong", first=4
-    ),
-    TierVariant(breaks=lists_what_is_being_copied, story="retention", by="manifest wrong", first=1),
-    TierVariant(breaks=reads_the_next_local_record, story="restarts", by="read lost", first=1),
+    TierVariant(breaks=copies_from_the_wrong_end, story="outages", by="local log start wrong"),
+    TierVariant(breaks=overwrites_manifests, story="late_manifest", by="object replaced"),
+    TierVariant(breaks=deletes_objects_before_the_manifest, story="retention", by="manifest wrong"),
+    TierVariant(breaks=lists_what_is_being_copied, story="retention", by="manifest wrong"),
+    TierVariant(breaks=reads_the_next_local_record, story="restarts", by="read lost"),
     TierVariant(breaks=takes_the_closest_later_segment, story="stale_follower", by="read lost"),
     TierVariant(breaks=reads_beyond_the_lineage, story="unclean", by="read lost"),
     TierVariant(

@@ -63,7 +63,7 @@ def judges_by_the_current_epoch() -> Iterator[None]:
 
 
 @contextmanager
-def deletes_before_the_log_start_moves() -> Iterator[None]:
+def purges_before_the_log_start_moves() -> Iterator[None]:
     """The log starts where it did while its remote segments are given up, and says so."""
     with (
         replaced(remote_log_manager, "_give_up_remote_prefix", lambda log: None),
@@ -178,7 +178,7 @@ class OffVariant:
 OFF_VARIANTS = (
     OffVariant(breaks=acknowledges_without_a_fence, story="retained", by="disabled too early"),
     OffVariant(breaks=judges_by_the_current_epoch, story="retained", by="segment images differ"),
-    OffVariant(breaks=deletes_before_the_log_start_moves, story="deleted", by="offset unreadable"),
+    OffVariant(breaks=purges_before_the_log_start_moves, story="deleted", by="offset unreadable"),
     OffVariant(
         breaks=resumes_at_the_historical_maximum, story="deleted", by="local log start wrong"
     ),

@@ -1,0 +1,102 @@
+"""What the standard mix of the simulator is to find, with nothing tuned for it.
+
+`python -m tests.sim.detection` prints how many seeds it takes to find each of these rules broken.
+"""
+
+from collections.abc import Iterable, Iterator
+from itertools import chain
+
+from ottla.testing.scenarios.report import Report
+from ottla.testing.scenarios.runner import PlayOptions, play
+
+from .backfill_variants import BACKFILL_VARIANTS
+from .fault_variants import FAULT_VARIANTS
+from .group_variants import GROUP_VARIANTS
+from .log_variants import LOG_VARIANTS
+from .mutants import MUTANTS
+from .rule import Rule, has_remote_storage, variant
+from .tier_variants import TIER_VARIANTS
+from .tiering_off_variants import OFF_VARIANTS
+
+SEEDS_MAX = 200
+"""A seed from 1 to this is to show a broken rule."""
+
+
+def rules() -> Iterator[Rule]:
+    """Yield all rules, each once."""
+    for mutant in MUTANTS:
+        yield Rule(name=mutant.name, breaks=mutant.applied, zookeeper=mutant.zookeeper)
+    yield from FAULT_VARIANTS
+    yield from LOG_VARIANTS
+    yield from GROUP_VARIANTS
+    # Rules of remote storage are also broken in stories of their own, some in two of them.
+    remote = (each.breaks for each in (*TIER_VARIANTS, *BACKFILL_VARIANTS, *OFF_VARIANTS))
+    yield from (variant(each, suits=has_remote_storage) for each in dict.fromkeys(remote))
+
+
+def play_standard(rule: Rule, seed: int) -> Report:
+    """Play a seed in the mode in which the rule shows."""
+    return play(seed, PlayOptions(zookeeper=rule.zookeeper))
+
+
+def likeliest_first(rule: Rule) -> Iterable[int]:
+    """Return the seeds to try, from the one on that showed the rule broken before."""
+    known = SHOWN_BY.get(rule.name)
+    seeds = filter(rule.suits, range(1, SEEDS_MAX + 1))
+    return seeds if known is None else chain([known], (each for each in seeds if each != known))
+
+
+SHOWN_BY: dict[str, int] = {
+    "stores_its_vote_without_a_sync": 1,
+    "fetches_metadata_before_it_is_flushed": 11,
+    "leaves_configurations_out_of_snapshots": 1,
+    "forgets_deadlines": 1,
+    "leaves_retired_files_open": 1,
+    "counts_one_record_too_many": 1,
+    "takes_in_followers_that_are_one_short": 42,
+    "unfences_who_has_not_asked": 1,
+    "trusts_what_followers_said_in_other_epochs": 23,
+    "cuts_to_another_epochs_end": 23,
+    "counts_flushes_as_done": 2,
+    "confirms_before_the_rename_is_durable": 14,
+    "follows_without_waiting_for_its_flush": 95,
+    "commits_by_the_smaller_set": 19,
+    "takes_in_whoever_reaches_the_high_watermark": 8,
+    "completes_produces_in_a_later_epoch": 12,
+    "hears_heartbeats_of_the_dead": 4,
+    "writes_whoever_was_elected_since": 8,
+    "indexes_the_offset_behind_a_batch": 1,
+    "keeps_times_of_what_it_cut_off": 1,
+    "seals_segments_without_their_largest_timestamp": 1,
+    "begins_epochs_one_late": 1,
+    "recovers_epochs_one_late": 1,
+    "forgets_to_store_epochs_that_are_cut_off": 16,
+    "keeps_producers_of_what_it_cut_off": 9,
+    "notes_batches_one_early": 1,
+    "recovers_no_producers": 19,
+    "cuts_one_record_more": 2,
+    "keeps_the_first_record_that_differs": 1,
+    "follows_high_watermarks_back": 1,
+    "flushes_one_record_late": 33,
+    "commits_before_its_flush": 51,
+    "trusts_what_was_sealed_after_its_flush": 34,
+    "expires_a_segment_too_many_by_size": 5,
+    "expires_segments_by_their_first_record": 5,
+    "answers_deletions_before_the_followers": 5,
+    "cleans_what_is_not_committed": 30,
+    "removes_tombstones_at_once": 15,
+    "removes_the_newest_record_of_a_tombstoned_key": 1,
+    "forgets_the_generation_of_commits": 1,
+    "loads_no_offsets": 1,
+    "loads_no_groups": 1,
+    "loads_only_the_beginning": 1,
+    "loads_the_first_of_each_key": 1,
+    "takes_syncs_of_old_generations": 1,
+    "forgets_the_leader_epoch": 1,
+    "lets_consumers_of_followers_read_to_the_end": 1,
+    "finds_the_batch_of_a_timestamp_only": 1,
+    "looks_for_timestamps_in_the_newest_segment": 1,
+    "passes_over_equal_timestamps": 1,
+}
+"""The first seed that showed the rule broken when that was last measured. It shifts with every
+change of what nodes do. Of a rule that is missing here no seed did."""

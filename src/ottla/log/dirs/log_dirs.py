@@ -512,6 +512,9 @@ class LogDirs:
         def close_some() -> None:
             """Close the next logs: a bounded number keeps steps short and few files open."""
             nonlocal clean
+            if directory.error is not None:  # It failed meanwhile, which has closed all logs.
+                ended(directory, directory.error)
+                return
             some = tuple(islice(logs, LOGS_PER_STEP_MAX))
             if not some:
                 self.rewritten(directory).then(lambda _: directory.checkpoint_all().then(written))

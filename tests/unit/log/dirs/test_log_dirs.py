@@ -398,6 +398,24 @@ def test_a_directory_that_fails_at_the_end_is_not_clean(node: Node) -> None:
     assert {log.name: log.log_end_offset for log in found.logs} == {"t-0": 1, "t-1": 1}
 
 
+def test_a_directory_that_fails_while_its_logs_are_closed_ends_the_shutdown() -> None:
+    """A checkpoint was being written as the broker began to stop, and its disk was full."""
+    node = Node(QueuedWorkers())
+    dirs, _ = node.start()
+    for number in range(4 * LOGS_PER_STEP_MAX):
+        append(create(dirs, partition=number), batch())
+    node.run()
+    node.disk.fail("write_atomic", path="/d1/")
+    dirs.checkpoint_recovery_points()
+    node.stop(dirs)
+    assert not node.disk.exists("/d1/.kafka_cleanshutdown")
+    assert node.disk.exists("/d2/.kafka_cleanshutdown")
+    assert node.disk.open_files == 0
+    dirs, found = node.start()
+    assert [directory.was_clean for directory in dirs.dirs] == [False, True]
+    assert {log.log_end_offset for log in found.logs} == {1}
+
+
 @pytest.mark.parametrize("operation", ["append", "write_at", "open", "write_atomic"])
 def test_a_failure_to_prepare_the_end_is_not_clean_either(node: Node, operation: str) -> None:
     dirs, _ = node.start()

@@ -546,7 +546,7 @@ class ReplicaManager:
 
     def _host(self, topic: TopicImage, partition_id: int, *, is_new: bool) -> Partition:
         settings = self._settings_of(topic.name)
-        log = None
+        log = failure = None
         try:
             log = get_or_create_log(
                 self.log_dirs,
@@ -563,6 +563,7 @@ class ReplicaManager:
             if begin_restored(log, restored):
                 self.log_dirs.checkpoint_log_start(log)
         except OSError as error:
+            failure = error
             name = f"{topic.name}-{partition_id}"
             self._summary.add(logging.ERROR, "log creation failed", f"{name} ({error})")
         partition = Partition(
@@ -579,6 +580,9 @@ class ReplicaManager:
         self._by_name[topic.name] = self._by_id[topic.id]
         self._by_key[topic.id, partition_id] = self._by_key[topic.name, partition_id] = partition
         self._hosted = None
+        if log is not None and failure is not None:
+            # It could not begin where it has to, and would take records for other offsets.
+            self.storage_failed(partition, failure)
         return partition
 
     def _drop(

@@ -1,5 +1,11 @@
 """A restored partition's new log begins where its remote segments end, and only a new one."""
 
+import errno
+
+import pytest
+
+from ottla.base.errors import Error
+from ottla.broker.produce.delayed_produce import AppendResult
 from ottla.log.partition_log import PartitionLog
 from ottla.metadata.records import PartitionRecord, TopicRecord, TopicTieringRecord
 from ottla.metadata.tiering import RestoredPartition, TopicTiering, tiering_record
@@ -71,3 +77,19 @@ def test_a_log_that_is_there_stays_at_a_restart() -> None:
     again.commit(*image.to_records())
     log = log_of(again, 0)
     assert (log.log_start_offset, log.local_log_start_offset, log.log_end_offset) == (10, 30, 31)
+
+
+@pytest.mark.parametrize("operation", ["write_atomic", "sync_dir"])
+def test_a_log_that_cannot_begin_there_is_offline(operation: str) -> None:
+    """At another offset it would take records for offsets that remote segments have."""
+    harness = BrokerHarness({"log.dirs": "/one,/two"})
+    harness.add_broker()
+    harness.disk.fail(operation, errno.ENOSPC, path="/one/t-0")
+    create(harness)
+    replicas = harness.broker.replicas
+    assert replicas.partition("t", 0).log is None
+    assert [each.path for each in replicas.log_dirs.online_dirs] == ["/two"]
+    result = replicas.append("t", 0, encode_batch([(None, b"v", (), 1_000)]))
+    assert isinstance(result, AppendResult)
+    assert result.error is Error.KAFKA_STORAGE_ERROR
+    assert log_of(harness, 1).directory == "/two/t-1"

@@ -3,7 +3,8 @@
 A replica's local log may begin later than its leader's. When the remote segments are given up the
 records between exist on the leader alone, although they are not expired: the replica has to copy
 them before it may count. They are written, batch by batch, into files that a start removes
-(`.cleaned`), and take effect in this order (`LogRetention.prepend_segments`):
+(`.tmp`; not `.cleaned`, by which it tells an unfinished swap of cleaned segments), and take effect
+in this order (`LogRetention.prepend_segments`):
 
 1. The files are durable. They get their names, and are in the log's list of segments, below the
    local log start: a start removes them, as segments that retention has deleted.
@@ -214,4 +215,4 @@ class EarlierSegments:
             file.close()
 
     def _path(self, base: int, suffix: str) -> str:
-        return f"{self._directory}/{names.segment_name(base, suffix)}{names.CLEANED}"
+        return f"{self._directory}/{names.segment_name(base, suffix)}{names.TEMPORARY}"

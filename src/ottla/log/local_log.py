@@ -366,7 +366,7 @@ class LocalLog:
                 max_timestamp=each.max_timestamp,
             )
             for suffix in each.suffixes:
-                disk.rename(segment.path(suffix) + names.CLEANED, segment.path(suffix))
+                disk.rename(segment.path(suffix) + names.TEMPORARY, segment.path(suffix))
             made.append(segment)
         return made
 

@@ -47,10 +47,10 @@ def test_segments_are_those_of_a_log_that_was_appended_to(size: int) -> None:
         for suffix in each.suffixes:
             name = names.segment_name(each.base_offset, suffix)
             path = f"{DIRECTORY}/{name}"
-            assert env.disk.read_bytes(path + names.CLEANED) == log.ports.disk.read_bytes(path)
+            assert env.disk.read_bytes(path + names.TEMPORARY) == log.ports.disk.read_bytes(path)
     env.disk.sync_dir(DIRECTORY)
     env.disk.crash()
-    assert env.disk.exists(f"{DIRECTORY}/{names.segment_name(4, names.LOG)}{names.CLEANED}")
+    assert env.disk.exists(f"{DIRECTORY}/{names.segment_name(4, names.LOG)}{names.TEMPORARY}")
 
 
 def test_a_batch_that_reaches_over_the_log_start_is_kept_whole() -> None:

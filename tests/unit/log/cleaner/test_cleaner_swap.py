@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 
 from ottla.log import names
+from ottla.log.earlier_segments import EarlierSegments
+from ottla.log.epoch_cache import EpochEntry
 from ottla.testing.sim.disk import SimDisk
 from tests.unit.log.cleaner.test_cleaner_model import check, dies, history
 from tests.unit.log.cleaner_storage import Storage
@@ -68,9 +70,12 @@ def test_a_loss_of_power_at_any_operation_loses_nothing(seed: int) -> None:
 class Swapping:
     """A cleaning whose first swap waits for its syncs one by one."""
 
-    def __init__(self) -> None:
+    def __init__(self, start: int = 0) -> None:
         self.workers = Workers()
         self.storage = new_storage(self.workers)
+        if start:
+            self.storage.log.truncate_fully_and_start_at(start)
+            self.storage.append(batch([b"only"], key=b"only"))
         for number in range(20):
             key = b"k%d" % (number % 3)
             self.storage.append(batch([b"%d" % number + bytes(80)], key=key))
@@ -147,6 +152,27 @@ def test_readers_notice_nothing_between_the_steps(steps: int) -> None:
     assert {key: (offset, value) for offset, key, value in storage.rows()} == newest
     assert storage.log.local.swap is None
     assert not [name for name in storage.names() if name.endswith((names.SWAP, names.CLEANED))]
+
+
+@pytest.mark.parametrize("steps", STEPS)
+def test_records_that_are_written_before_the_log_cost_it_nothing(steps: int) -> None:
+    """A follower copies what its leader has before its own log (`earlier_segments`), and is killed
+    within a swap. A start tells by their names which files are whole."""
+    swapping = Swapping(start=40)
+    storage, log = swapping.storage, swapping.storage.log
+    epochs = (EpochEntry(0, 30),)
+    earlier = EarlierSegments(
+        storage.disk, log.directory, log.name, storage.config, start=30, end=40, epochs=epochs
+    )
+    earlier.write(batch([b"earlier"], base_offset=30, leader_epoch=0))
+    swapping.workers.run(steps)
+    newest = {key: (offset, value) for offset, key, value in storage.rows()}
+    storage.disk.kill()
+    swapping.workers.queue.clear()
+    swapping.workers.holds = False
+    storage.start()
+    assert {key: (offset, value) for offset, key, value in storage.rows()} == newest
+    assert not [name for name in storage.names() if name.startswith(f"{30:020d}")]
 
 
 def test_segments_that_expire_meanwhile_leave_nothing_behind() -> None:

@@ -159,7 +159,7 @@ def test_a_follower_copies_what_its_leader_has_before_its_own_local_log() -> Non
     assert not follower.log.retention.prepends
     assert len(follower.reads) > 1  # In chunks.
     follower.check()
-    assert not [name for name in follower.files() if name.endswith(".cleaned")]
+    assert not [name for name in follower.files() if name.endswith(".tmp")]
     follower.node.stop(follower.dirs)
     follower.restart()
     follower.check()
@@ -251,7 +251,7 @@ def test_what_the_leader_s_retention_deletes_meanwhile_is_not_missed() -> None:
     follower.log.delete_records(LOCAL)
     follower.run()
     assert starts(follower.log) == (LOCAL, LOCAL, END)
-    assert not [name for name in follower.files() if name.endswith(".cleaned")]
+    assert not [name for name in follower.files() if name.endswith(".tmp")]
 
 
 def test_records_of_another_history_are_refused() -> None:

@@ -4,6 +4,9 @@ The cleanable part of a log ends before the first of: the active segment; the hi
 last stable offset; the recovery point, or a crash could lose the newer value after the older one
 was removed; a segment with a record younger than `min.compaction.lag.ms`.
 
+A log that has a remote prefix is not whole: its replica has yet to copy records from its leader
+(`earlier_segments`), and a tombstone of a key in them must not be gone by then.
+
 A log is cleaned once its dirty part exceeds `min.cleanable.dirty.ratio` of what would be read, or
 has a record older than `max.compaction.lag.ms`.
 
@@ -44,7 +47,7 @@ class Cleanable(NamedTuple):
 
 def find_cleanable(log: PartitionLog, now_ms: int) -> Cleanable | None:
     """Return the cleanable part of a log; None = there is none. Raises: OSError."""
-    if log.failed or not log.config.compacts:
+    if log.failed or not log.config.compacts or log.has_remote_prefix:
         return None
     first_dirty = max(log.clean_offset, log.local_log_start_offset)
     segments: list[Segment] = []

@@ -12,6 +12,8 @@ import pytest
 from ottla.base.ids import Uuid
 from ottla.log.cleaner.log_cleaner import CleanerSettings
 from ottla.log.dirs.checkpoints import read_offsets
+from ottla.log.epoch_cache import EpochEntry
+from ottla.log.remote_prefix import RemotePrefix
 from ottla.records.control import build_marker
 from tests.unit.log.cleaner_storage import COMPACT, DELETE_RETENTION_MS, Storage
 from tests.unit.log.support import batch, max_timestamp_offset, offset_for_timestamp
@@ -110,6 +112,38 @@ def test_a_tombstone_goes_after_delete_retention_and_not_before(storage: Storage
     storage.append(batch([b"x"], key=b"other"))
     storage.clean()
     assert not [row for row in storage.rows() if row[1] == b"k0"]
+
+
+def test_a_log_that_lacks_earlier_records_is_not_cleaned_before_it_has_them(
+    storage: Storage,
+) -> None:
+    """A follower whose remote segments were given up has yet to copy these from its leader: they
+    may have a value whose tombstone would be gone by then."""
+    epochs = (EpochEntry(0, 0),)
+    prefix = RemotePrefix(log_start_offset=0, epochs=epochs)
+    storage.log.truncate_fully_and_start_at(10, prefix)
+    storage.env.pass_ms(1)
+    assert not storage.log.is_incomplete
+    storage.append(batch([None], key=b"gone"))  # type: ignore[list-item]
+    for _ in range(3):
+        fill(storage)
+        storage.clean()
+        storage.env.pass_ms(DELETE_RETENTION_MS + 1)
+    log = storage.log
+    earlier = log.retention.earlier_segments()
+    assert earlier is not None
+    for number in range(10):
+        value = batch([b"old"], key=b"gone", base_offset=number, leader_epoch=0)
+        earlier.write(bytes(value))
+    log.retention.prepend_segments(earlier.finish())
+    assert log.retention.lower_local_start(log.truncation_count)
+    log.retention.local_start_stored()
+    for _ in range(3):
+        fill(storage)
+        storage.clean()
+        storage.env.pass_ms(DELETE_RETENTION_MS + 1)
+    assert {key for _, key, _ in storage.rows()} == {b"k0", b"k1", b"k2"}
+    assert log.clean_offset == log.log_end_offset
 
 
 def test_lookups_work_in_a_log_with_holes(storage: Storage) -> None:

@@ -22,6 +22,7 @@ import contextlib
 import logging
 import os
 import posixpath
+from collections.abc import Iterable
 
 from ottla.base.ids import Uuid
 from ottla.base.ports import Disk
@@ -36,6 +37,7 @@ from ottla.log.config import LogConfig
 from ottla.log.dirs.checkpoints import decode_clean_shutdown, decode_running, encode_running
 from ottla.log.dirs.dir_loading import DamagedMetadata, Verdict
 from ottla.log.dirs.log_dirs import DirectoryRefused, LogDirs
+from ottla.log.partition_log import PartitionLog
 from ottla.metadata.image import ClusterImage
 from ottla.metadata.node_config import NodeConfig
 from ottla.metadata.remote_definitions import STORAGE_URI, SYSTEM_ENABLE
@@ -98,6 +100,7 @@ class NodeDirs:
         found = yield from wait(self.log_dirs.load(decide, config_of))
         if found.problem is not None:
             raise StartError(found.problem)
+        check_remote_prefixes(found.logs, config)
         for stray in found.strays:
             log.warning(
                 "stray partition directory %s: its partition is not in the metadata; "
@@ -138,6 +141,23 @@ def check_remote_topics(image: ClusterImage, config: NodeConfig) -> None:
         raise StartError(
             f"{SYSTEM_ENABLE}=false, and {len(tiered)} topics have remote storage, the first is"
             f" {tiered[0]}: set {SYSTEM_ENABLE}=true and {STORAGE_URI}"
+        )
+
+
+def check_remote_prefixes(logs: Iterable[PartitionLog], config: NodeConfig) -> None:
+    """Refuse a start that would leave logs without records that are not in remote storage any more.
+
+    They were given up while this broker was down. Only a broker with remote storage moves the log
+    start, or copies from its leader what that has. Raises: StartError.
+    """
+    if config[SYSTEM_ENABLE]:
+        return
+    lacking = [each.name for each in logs if each.has_remote_prefix]
+    if lacking:
+        raise StartError(
+            f"{SYSTEM_ENABLE}=false, and {len(lacking)} logs lack records that were in remote"
+            f" storage, the first is {lacking[0]}: set {SYSTEM_ENABLE}=true and {STORAGE_URI} until"
+            " the broker has copied them from their leaders"
         )
 
 

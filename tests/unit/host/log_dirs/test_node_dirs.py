@@ -17,7 +17,7 @@ from ottla.host.log_dirs.storage import format_storage
 from ottla.host.node_ports import NodePorts
 from ottla.host.steps import drive_async
 from ottla.log import names
-from ottla.log.dirs.checkpoints import encode_clean_shutdown
+from ottla.log.dirs.checkpoints import encode_clean_shutdown, encode_offsets
 from ottla.log.dirs.partition_metadata import encode_partition_metadata
 from ottla.metadata.deletions import (
     NOT_FINISHED,
@@ -201,6 +201,28 @@ def test_a_broker_without_remote_storage_does_not_start_beside_topics_that_have_
     )
     given_up = replace(tiering, state=3, tiered_epoch=2, policy=2)
     load(harness, node_dirs, replay(image, [given_up], offset=11, epoch=1).image, config)
+    node_dirs.close()
+
+
+def test_nor_does_one_whose_own_logs_lack_what_was_in_remote_storage() -> None:
+    """It was down when their remote segments were given up: it has to copy records from its leader,
+    or, as the leader, to move the log start. Only brokers with remote storage do."""
+    harness = Harness()
+    config = formatted(harness)
+    put_partition(harness, "/a/kept-0", KEPT)
+    harness.disk.open(f"/a/kept-0/{names.segment_name(5, names.LOG)}", create=True).close()
+    starts = encode_offsets({("kept", 0): 5})
+    harness.disk.write_atomic(f"/a/{names.LOCAL_LOG_STARTS}", starts)
+    given_up = TopicTieringRecord(topic_id=KEPT, state=3, tiered_epoch=2, policy=2)
+    image = replay(image_of(("kept", KEPT, (3,))), [given_up], offset=11, epoch=1).image
+    node_dirs = opened(harness, config)
+    with pytest.raises(StartError) as caught:
+        load(harness, node_dirs, image, config)
+    assert str(caught.value) == (
+        "remote.log.storage.system.enable=false, and 1 logs lack records that were in remote"
+        " storage, the first is kept-0: set remote.log.storage.system.enable=true and"
+        " ottla.remote.storage.uri until the broker has copied them from their leaders"
+    )
     node_dirs.close()
 
 

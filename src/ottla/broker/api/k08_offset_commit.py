@@ -10,6 +10,7 @@ Not done:  member epochs of the consumer protocol (KIP-848).
 """
 
 from collections.abc import Iterator, Sequence
+from itertools import chain
 
 from ottla.base.authorizer import Access, Operation, ResourceType
 from ottla.base.errors import ApiError, Error
@@ -39,9 +40,10 @@ def handle(ctx: Context, request: wire.OffsetCommitRequest) -> Steps[Answer]:
         return (yield from _answer(request, errors, []))
     topics = [_find(ctx, topic) for topic in request.topics]
     refused = ctx.refused(READ_TOPIC, _names(request, topics))
-    offsets: list[OffsetToCommit] = []
+    offsets: list[list[OffsetToCommit]] = []
     errors = []
     for topic, found in zip(request.topics, topics, strict=True):
+        offsets.append([])
         if (topic.name if found is None else found.name) in refused:
             errors.append([READ_TOPIC.error] * len(topic.partitions))
             continue
@@ -59,11 +61,17 @@ def handle(ctx: Context, request: wire.OffsetCommitRequest) -> Steps[Answer]:
                     each.committed_leader_epoch,
                     each.committed_metadata,
                 )
-                offsets.append(offset)
+                offsets[-1].append(offset)
             yield
-    if not offsets:
+    for number, (topic, found) in enumerate(zip(request.topics, topics, strict=True)):
+        if offsets[number] and not _is_still_found(ctx, topic, found):
+            # Deleted between two steps: what is stored for its name now is the next topic's.
+            errors[number] = [error or _unknown(ctx) for error in errors[number]]
+            offsets[number] = []
+    accepted = list(chain.from_iterable(offsets))
+    if not accepted:
         return (yield from _answer(request, errors, []))
-    stored = _commit(ctx, request, offsets)
+    stored = _commit(ctx, request, accepted)
     if stored.done:
         return (yield from _answer(request, errors, stored.value))
     return stored.map(lambda late: at_once(_answer(request, errors, late)))
@@ -82,12 +90,22 @@ def _find(ctx: Context, topic: wire.OffsetCommitRequestTopic) -> TopicImage | No
     return ctx.broker.image.topics.by_name(topic.name)
 
 
+def _is_still_found(
+    ctx: Context, topic: wire.OffsetCommitRequestTopic, found: TopicImage | None
+) -> bool:
+    now = _find(ctx, topic)
+    return now is not None and found is not None and now.id == found.id
+
+
 def _check(ctx: Context, topic: TopicImage | None, partition: int) -> Error:
-    if topic is None and ctx.version >= FIRST_VERSION_WITH_TOPIC_IDS:
-        return Error.UNKNOWN_TOPIC_ID
-    if topic is None or partition not in topic.partitions:
-        return Error.UNKNOWN_TOPIC_OR_PARTITION
-    return Error.NONE
+    if topic is None:
+        return _unknown(ctx)
+    return Error.NONE if partition in topic.partitions else Error.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def _unknown(ctx: Context) -> Error:
+    by_id = ctx.version >= FIRST_VERSION_WITH_TOPIC_IDS
+    return Error.UNKNOWN_TOPIC_ID if by_id else Error.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def _commit(

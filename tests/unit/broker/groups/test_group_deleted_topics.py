@@ -12,6 +12,9 @@ import pytest
 
 from ottla.base.errors import Error
 from ottla.base.ids import OFFSETS_TOPIC, Uuid
+from ottla.base.pending import Pending
+from ottla.base.turns import at_once
+from ottla.broker.api import k08_offset_commit
 from ottla.broker.zookeeper.zk_metadata import ZkMetadata
 from ottla.coordinator.records import OffsetCommitValue, OffsetFact, encode_fact
 from ottla.metadata.records import (
@@ -263,6 +266,28 @@ def test_a_topic_id_does_not_match_the_next_topics_offsets(harness: GroupHarness
         NEW_ID: 2,
         Uuid(b"x" * 16): 1,
     }
+
+
+@pytest.mark.parametrize("is_made_again", [False, True])
+@pytest.mark.parametrize("version", [9, 10])
+def test_a_topic_is_deleted_between_two_steps_of_a_commit(
+    harness: GroupHarness, version: int, is_made_again: bool
+) -> None:
+    """The offset would be that of the next topic of the name, by its id or for want of one."""
+    begun = commit_request({("other", 0): 2, ("t", 0): 5_000}), commit_by_id(TOPIC_ID, 5_000)
+    steps = k08_offset_commit.handle.steps(harness.context(8, version), begun[version > 9])
+    next(steps)
+    harness.commit(*(made_again() if is_made_again else [RemoveTopicRecord(topic_id=TOPIC_ID)]))
+    answer: Any = at_once(steps)
+    if isinstance(answer, Pending):
+        harness.settle(answer)
+        answer = answer.value
+    error = Error.UNKNOWN_TOPIC_ID if version > 9 else Error.UNKNOWN_TOPIC_OR_PARTITION
+    assert answer.topics[-1].partitions[0].error_code == error
+    if not is_made_again:
+        harness.add_topic("t", NEW_ID)
+    assert offsets_of(harness) == {("other", 0): 2 if version == 9 else 1}
+    assert kept_ids(harness) == set()
 
 
 def commit_by_id(topic_id: Uuid, offset: int) -> offset_commit.OffsetCommitRequest:

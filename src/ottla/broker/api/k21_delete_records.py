@@ -68,6 +68,9 @@ def handle(ctx: Context, request: wire.DeleteRecordsRequest) -> Steps[Answer]:
             else:
                 deletions.append(_delete(ctx, topic.name, each))
             yield
+    for deletion in deletions:
+        # Followers, or the leadership, may have moved between two steps, which has woken nothing.
+        deletion.settle()
     waiting = [each.partition for each in deletions if each.partition is not None]
     if not waiting:
         return _response(request, deletions)

@@ -1,11 +1,15 @@
 """DeleteRecords advances the log start, and returns the low watermark."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from ottla.base.errors import Error
 from ottla.base.ids import Uuid
+from ottla.base.pending import Pending
+from ottla.base.turns import Steps, at_once
+from ottla.broker.api import k21_delete_records
 from ottla.metadata.records import PartitionChangeRecord, RemoveTopicRecord
 from ottla.wire.messages.delete_records import (
     DeleteRecordsPartition,
@@ -154,6 +158,35 @@ class TestFollowers:
         harness.commit(RemoveTopicRecord(topic_id=TOPIC_ID))
         assert waiting.value == (Error.UNKNOWN_TOPIC_OR_PARTITION, -1)
 
+    def begin_in_steps(self, harness: BrokerHarness) -> Steps[Any]:
+        """Delete in t-0, whose followers are behind, and in a topic that needs no wait."""
+        harness.add_topic("done", OTHER_ID)
+        partition = DeleteRecordsPartition(partition_index=0, offset=2)
+        topics = (
+            DeleteRecordsTopic(name="t", partitions=(partition,)),
+            DeleteRecordsTopic(name="done", partitions=(replace(partition, offset=0),)),
+        )
+        request = DeleteRecordsRequest(topics=topics, timeout_ms=100)
+        steps = k21_delete_records.handle.steps(harness.context(21, 2), request)
+        next(steps)
+        return steps
+
+    def test_followers_that_delete_before_the_last_step(self, harness: BrokerHarness) -> None:
+        steps = self.begin_in_steps(harness)
+        follow(harness, 2, 2)
+        follow(harness, 3, 2)
+        response = at_once(steps)
+        assert not isinstance(response, Pending)
+        assert [_result_of(topic) for topic in response.topics] == [(Error.NONE, 2), (0, 0)]
+
+    def test_another_leader_before_the_last_step(self, harness: BrokerHarness) -> None:
+        """Nothing would wake the request any more, before its timeout."""
+        steps = self.begin_in_steps(harness)
+        harness.commit(PartitionChangeRecord(partition_id=0, topic_id=TOPIC_ID, leader=2))
+        response = at_once(steps)
+        assert not isinstance(response, Pending)
+        assert _result_of(response.topics[0]) == (Error.NOT_LEADER_OR_FOLLOWER, -1)
+
 
 def follow(harness: BrokerHarness, node: int, log_start: int) -> None:
     """Let a follower fetch that has everything from `log_start` on."""
@@ -176,5 +209,9 @@ def follow(harness: BrokerHarness, node: int, log_start: int) -> None:
 
 
 def _result(answer: Any) -> tuple[int, int]:
-    (part,) = answer.topics[0].partitions
+    return _result_of(answer.topics[0])
+
+
+def _result_of(topic: Any) -> tuple[int, int]:
+    (part,) = topic.partitions
     return part.error_code, part.low_watermark

@@ -15,7 +15,7 @@ Not done:  quotas.
 """
 
 from ottla.base.authorizer import ALLOW_ALL, Access, Operation, ResourceType
-from ottla.base.errors import Error
+from ottla.base.errors import ApiError, Error
 from ottla.base.ids import NO_UUID
 from ottla.base.pending import Pending
 from ottla.base.turns import Steps, at_once
@@ -293,10 +293,16 @@ def _without_zstd(ctx: Context, reads: Reads) -> Reads:
     checked: Reads = []
     for requested, found in reads:
         if found.size:
-            log = ctx.broker.replicas.partition_for(requested).log
-            if log is not None and log.config.codec is Codec.ZSTD:
+            refused = _NONE
+            try:
+                log = ctx.broker.replicas.partition_for(requested).log
+                if log is not None and log.config.codec is Codec.ZSTD:
+                    refused = Error.UNSUPPORTED_COMPRESSION_TYPE
+            except ApiError as refusal:  # It was deleted since it was read, in steps.
+                refused = refusal.error
+            if refused is not _NONE:
                 found.release()
-                found = PartitionRead(Error.UNSUPPORTED_COMPRESSION_TYPE)
+                found = PartitionRead(refused)
         checked.append((requested, found))
     return checked
 

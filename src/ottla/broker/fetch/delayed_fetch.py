@@ -419,11 +419,12 @@ class FetchReader:
         """Release reads that will not be sent, and uncount them."""
         for requested, found in reads:
             if found.size:
-                metrics = self._replica_manager.partition_for(requested).metrics
-                if for_follower:
-                    metrics.replication_bytes_out -= found.size
-                else:
-                    metrics.bytes_out -= found.size
+                with suppress(ApiError):  # It may have been deleted since it was read, in steps.
+                    metrics = self._replica_manager.partition_for(requested).metrics
+                    if for_follower:
+                        metrics.replication_bytes_out -= found.size
+                    else:
+                        metrics.bytes_out -= found.size
         _release(reads)
 
     def _refused(self, requested: FetchPartition, refusal: ApiError) -> PartitionRead:

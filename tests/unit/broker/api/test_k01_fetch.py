@@ -10,7 +10,8 @@ import pytest
 from ottla.base.errors import Error
 from ottla.base.ids import NO_UUID, Uuid
 from ottla.base.pending import Pending
-from ottla.broker.api.k01_fetch import API
+from ottla.base.turns import at_once
+from ottla.broker.api.k01_fetch import API, PARTITIONS_PER_STEP, handle
 from ottla.broker.ports import Listener
 from ottla.metadata.records import PartitionChangeRecord, RemoveTopicRecord
 from ottla.records.compression import Codec
@@ -24,7 +25,7 @@ from ottla.wire.messages.fetch import (
     ReplicaState,
 )
 
-from ..harness import START_MS, TOPIC_ID, BrokerHarness, batch
+from ..harness import START_MS, TOPIC_ID, BrokerHarness, batch, received
 
 OTHER_ID = Uuid(b"o" * 16)
 COMMITTED = 1
@@ -426,6 +427,22 @@ class TestSessions:
 
 class TestOldClients:
     """What they cannot read or understand is put in words that they know."""
+
+    def test_a_topic_that_is_deleted_between_two_steps(self) -> None:
+        harness = BrokerHarness()
+        harness.add_broker()
+        harness.add_topic(partitions=2 * PARTITIONS_PER_STEP)
+        harness.add_topic("gone", OTHER_ID)
+        append(harness, batch("a"), topic="gone")
+        request = fetch(want(0, topic="gone"), want(*[0] * 2 * PARTITIONS_PER_STEP))
+        steps = handle.steps(harness.context(1, 9), request)
+        for _ in range(4):  # After the third the request is known, then partitions are read.
+            next(steps)
+        harness.commit(RemoveTopicRecord(topic_id=OTHER_ID))
+        response = received(at_once(steps), 9)
+        assert errors(response)[:2] == [Error.UNKNOWN_TOPIC_OR_PARTITION, Error.NONE]
+        harness.broker.shutdown()
+        assert len(harness.log_dirs.ports.files) == 0
 
     def test_zstd_topics_need_version_10(self, harness: BrokerHarness) -> None:
         harness.add_topic("z", OTHER_ID, compression_type="zstd")

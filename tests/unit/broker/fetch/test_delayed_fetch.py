@@ -8,15 +8,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ottla.base.errors import Error
-from ottla.base.ids import NO_UUID
+from ottla.base.ids import NO_UUID, Uuid
 from ottla.base.pending import Pending
-from ottla.broker.fetch.delayed_fetch import FetchLimits, FetchReader, Reads
+from ottla.base.turns import at_once
+from ottla.broker.fetch.delayed_fetch import PARTITIONS_PER_STEP, FetchLimits, FetchReader, Reads
 from ottla.broker.fetch.fetch_sessions import Fetching, FetchPartition, IncrementalFetching
 from ottla.broker.partition import Partition
+from ottla.metadata.records import RemoveTopicRecord
 from tests.drawn import examples
 from tests.unit.broker.harness import BrokerHarness, batch, reach
 
 SIZE = len(batch("a"))
+GONE_ID = Uuid(b"g" * 16)
 
 
 @pytest.fixture
@@ -184,6 +187,27 @@ def test_a_failure_of_ours_lets_go_of_what_was_read(harness: BrokerHarness) -> N
     hosts = BuggyHosts(harness.broker.replicas.partition("t", 0))
     with pytest.raises(AssertionError, match="a bug"):
         FetchReader(hosts, harness.clock, harness.timers).fetch(fetching(0, 0), limits(), Pending())
+    assert pinned(harness) == 0
+
+
+def test_a_topic_that_is_deleted_between_two_steps_is_not_pinned() -> None:
+    harness = make(2 * PARTITIONS_PER_STEP)
+    gone = FetchPartition("gone", NO_UUID, 0, 0, 10_000)
+    harness.add_topic("gone", GONE_ID)
+    harness.broker.replicas.append("gone", 0, batch("a"))
+    many = fetching(*[0] * 2 * PARTITIONS_PER_STEP)
+    everything = Fetching({gone.key: gone, **many.partitions})
+    fetch_reader = harness.broker.replicas.fetch_reader
+    steps = fetch_reader.fetch_in_steps(
+        everything, limits(wait_ms=100, min_bytes=2 * SIZE), Pending()
+    )
+    next(steps)
+    harness.commit(RemoveTopicRecord(topic_id=GONE_ID))
+    harness.clock.advance(5)
+    reads = at_once(steps)
+    assert not isinstance(reads, Pending)
+    assert [found.error for _, found in reads if found.error] == [Error.UNKNOWN_TOPIC_OR_PARTITION]
+    release(reads)
     assert pinned(harness) == 0
 
 

@@ -113,6 +113,7 @@ def fetch(
     found = [
         _fetched(
             key,
+            shard.topic_id_of(key[0]),
             _committed(shard, group_id, key),
             require_stable and stored.is_pending(group_id, *key),
         )
@@ -133,13 +134,16 @@ def _committed(shard: Shard, group_id: str, key: PartitionKey) -> CommittedOffse
     return stored if shard.topic_id_of(key[0]) in (NO_UUID, stored.topic_id) else None
 
 
-def _fetched(key: PartitionKey, stored: CommittedOffset | None, unstable: bool) -> FetchedOffset:
-    topic, partition = key
+def _fetched(
+    key: PartitionKey, topic_id: Uuid, stored: CommittedOffset | None, unstable: bool
+) -> FetchedOffset:
     if unstable:
-        return FetchedOffset(topic, partition, error=Error.UNSTABLE_OFFSET_COMMIT)
+        return FetchedOffset(*key, error=Error.UNSTABLE_OFFSET_COMMIT, topic_id=topic_id)
     if stored is None:
-        return FetchedOffset(topic, partition)
-    return FetchedOffset(topic, partition, stored.offset, stored.leader_epoch, stored.metadata)
+        return FetchedOffset(*key, topic_id=topic_id)
+    return FetchedOffset(
+        *key, stored.offset, stored.leader_epoch, stored.metadata, topic_id=topic_id
+    )
 
 
 def delete_offsets(

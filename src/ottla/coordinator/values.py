@@ -6,7 +6,7 @@ Handlers translate requests into these and responses back. Every duration is in 
 from dataclasses import dataclass
 
 from ottla.base.errors import Error
-from ottla.base.ids import NO_EPOCH, NO_OFFSET
+from ottla.base.ids import NO_EPOCH, NO_OFFSET, NO_UUID, Uuid
 
 NO_GENERATION = -1
 NO_MEMBER = ""
@@ -145,7 +145,10 @@ class Commit:
 
 @dataclass(frozen=True, slots=True)
 class FetchedOffset:
-    """One partition of an OffsetFetch response; -1 where nothing is committed."""
+    """One partition of an OffsetFetch response; -1 where nothing is committed.
+
+    `topic_id`: of the topic that had the name when this was read; zero = there was none.
+    """
 
     topic: str
     partition: int
@@ -153,6 +156,7 @@ class FetchedOffset:
     leader_epoch: int = NO_EPOCH
     metadata: str = ""
     error: Error = Error.NONE
+    topic_id: Uuid = NO_UUID
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -80,8 +80,11 @@ def _authorized(
     if wanted is None:
         hidden = ctx.refused(DESCRIBE_TOPIC, (each.topic for each in offsets))
         return error, [each for each in offsets if each.topic not in hidden]
+    topic_id_of = ctx.broker.groups.topic_id_of
     denied = [
-        FetchedOffset(*key, error=DESCRIBE_TOPIC.error) for key in wanted if key[0] in refused
+        FetchedOffset(*key, error=DESCRIBE_TOPIC.error, topic_id=topic_id_of(key[0]))
+        for key in wanted
+        if key[0] in refused
     ]
     return error, [*offsets, *denied]
 
@@ -137,10 +140,11 @@ def _group(
     ctx: Context, group: wire.OffsetFetchRequestGroup, require_stable: bool
 ) -> Pending[wire.OffsetFetchResponseGroup]:
     wanted, unknown = _wanted(ctx, group)
+    by_id = ctx.version >= FIRST_VERSION_WITH_TOPIC_IDS
 
     def answer(fetched: Fetched) -> wire.OffsetFetchResponseGroup:
         error, offsets = fetched
-        known = () if error else _group_topics(ctx, offsets)
+        known = () if error else _group_topics(offsets, by_id=by_id)
         return wire.OffsetFetchResponseGroup(
             group_id=group.group_id,
             topics=known + (() if error else unknown),
@@ -177,14 +181,15 @@ def _wanted(
 
 
 def _group_topics(
-    ctx: Context, offsets: Sequence[FetchedOffset]
+    offsets: Sequence[FetchedOffset], *, by_id: bool
 ) -> tuple[wire.OffsetFetchResponseTopics, ...]:
-    by_id = ctx.version >= FIRST_VERSION_WITH_TOPIC_IDS
     found: list[wire.OffsetFetchResponseTopics] = []
-    for name, of_topic in groupby(offsets, key=lambda each: each.topic):
+    for (name, topic_id), of_topic in groupby(
+        offsets, key=lambda each: (each.topic, each.topic_id)
+    ):
         if not by_id:
             found.append(wire.OffsetFetchResponseTopics(name=name, partitions=_parts(of_topic)))
-        elif (topic_id := ctx.broker.groups.topic_id_of(name)) != NO_UUID:
+        elif topic_id != NO_UUID:
             # Offsets of a topic that was just deleted have no id, and are left out.
             found.append(
                 wire.OffsetFetchResponseTopics(topic_id=topic_id, partitions=_parts(of_topic))

@@ -268,6 +268,26 @@ def test_a_topic_id_does_not_match_the_next_topics_offsets(harness: GroupHarness
     }
 
 
+@pytest.mark.parametrize("names_topics", [False, True])
+def test_offsets_that_are_read_before_a_deletion_keep_their_topic_s_id(names_topics: bool) -> None:
+    """The response waits for a commit before it. Under the id of the next topic of the name, a
+    consumer of that would begin there."""
+    harness = GroupHarness()
+    harness.add_topic("t")
+    harness.add_offsets_topic(replicas=(1, 2), isr=(1, 2))
+    harness.begin(commit_request({("t", 0): 5}), 9)
+    asked = offset_fetch.OffsetFetchRequestTopics(topic_id=TOPIC_ID, partition_indexes=(0,))
+    topics = (asked,) if names_topics else None
+    group = offset_fetch.OffsetFetchRequestGroup(group_id="g", topics=topics)
+    fetching = harness.begin(offset_fetch.OffsetFetchRequest(groups=(group,)), 10)
+    harness.commit(*made_again())
+    assert not fetching.done
+    change = PartitionChangeRecord(partition_id=PARTITION, topic_id=OFFSETS_ID, isr=(1,))
+    harness.commit(change)
+    (found,) = fetching.value.groups[0].topics
+    assert (found.topic_id, found.partitions[0].committed_offset) == (TOPIC_ID, 5)
+
+
 @pytest.mark.parametrize("is_made_again", [False, True])
 @pytest.mark.parametrize("version", [9, 10])
 def test_a_topic_is_deleted_between_two_steps_of_a_commit(

@@ -5,9 +5,9 @@ compaction keeps no more than that either, and a partition not compacted for lon
 commits of the same few keys. While a transaction is open every record is decoded, since its
 producer's marker decides later, and a tombstone between drops the transaction's offsets.
 
-A record that does not decode is skipped, with a warning: what a client once wrote there, as an
-administrator may, must not make all groups of the partition unavailable. Corruption, where a
-checksum is wrong, is not skipped.
+A record that does not decode, or whose generation contradicts itself, is skipped, with a warning:
+what a client once wrote there, as an administrator may, must not make all groups of the partition
+unavailable. Corruption, where a checksum is wrong, is not skipped.
 
 Source: Kafka's CoordinatorLoaderImpl and the replay methods of its coordinators.
 """
@@ -57,7 +57,7 @@ Step = Replayed | TransactionMarker
 
 
 class SkippedRecord(NamedTuple):
-    """What does not decode: the record at `offset`, or the whole batch that begins there."""
+    """What cannot be taken: the record at `offset`, or the whole batch that begins there."""
 
     offset: int
     reason: str
@@ -137,6 +137,7 @@ class Loader:
                     key = self._keys[raw_key] = decode_key(raw_key)
                 if key is not None:
                     fact = decode_fact(key, record.value)
+                    _check(fact)
                     steps.append(Replayed(fact, record.offset, producer_id))
             except BadRecord as error:
                 self.skipped.append(SkippedRecord(record.offset, str(error)))
@@ -148,6 +149,20 @@ class Loader:
             if (marker := decode_marker(record)) is not None:
                 self._open.discard(producer_id)
                 yield TransactionMarker(producer_id, marker.committed)
+
+
+def _check(fact: Fact) -> None:
+    """Raise BadRecord for a generation that contradicts itself: no group can be in it."""
+    if not isinstance(fact, GroupFact) or fact.value is None or not fact.value.members:
+        return
+    members = fact.value.members
+    if fact.value.protocol is None:
+        raise BadRecord("a generation has members and no protocol")
+    if len({each.member_id for each in members}) < len(members):
+        raise BadRecord("a generation has two members of one id")
+    instances = [each.group_instance_id for each in members if each.group_instance_id is not None]
+    if len(set(instances)) < len(instances):
+        raise BadRecord("a generation has two members of one group instance id")
 
 
 def apply(shard: Shard, steps: Iterable[Step]) -> None:

@@ -6,6 +6,7 @@ keeping the last record of each key; transactions follow KIP-98 and KIP-447.
 
 import struct
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -119,12 +120,24 @@ def test_damage_is_not_passed_over() -> None:
         load(bytes(whole))
 
 
+def generation(**changed: Any) -> tuple[bytes, bytes | None]:
+    """Return the record of a group with two members, changed."""
+    assert GROUP.value is not None
+    (member,) = GROUP.value.members
+    other = replace(member, member_id="m-2", group_instance_id=None)
+    value = replace(GROUP.value, members=(member, replace(other, **changed.pop("other", {}))))
+    return encode_fact(GroupFact(P, replace(value, **changed)))
+
+
 BAD_RECORDS: dict[str, tuple[bytes | None, bytes | None]] = {
     "no key": (None, b"value"),
     "a key that is too short": (b"\0", b"value"),
     "a group's key that is cut": (struct.pack(">h", 2) + b"\0\x09g", b""),
     "a group of an unknown version": (encode_fact(GROUP)[0], struct.pack(">h", 99) + b"x"),
     "a group's value that is cut": (encode_fact(GROUP)[0], encode_fact(GROUP)[1][:-3]),  # type: ignore[index]
+    "members without a protocol": generation(protocol=None),
+    "two members of one id": generation(other={"member_id": "m-1"}),
+    "two members of one instance": generation(other={"group_instance_id": "i-1"}),
     "an offset's value that is empty": (encode_fact(offset(1))[0], b""),
     "an offset's value that is cut": (encode_fact(offset(1))[0], encode_fact(offset(1))[1][:9]),  # type: ignore[index]
 }

@@ -297,6 +297,8 @@ class DisablingManager:
         for part in self._checks.take(self._image, self._topics):
             tiering = disabling_state(self._image, part.topic_id)
             assert tiering is not None, "a topic that is not DISABLING was kept"
+            if part.is_first:
+                self._is_missing = False
             for each in self._acknowledgements.missing(self._image, tiering, part.partitions):
                 self._is_missing = True
                 if each.broker_id == NO_BROKER or each.reason is Reason.OLDER_VERSION:
@@ -306,10 +308,8 @@ class DisablingManager:
                         part.topic_id, tiering.tiered_epoch, each.partition, each.leader_epoch
                     )
                 )
-            if part.is_last:
-                if not self._is_missing:
-                    self._complete.add((part.topic_id,))
-                self._is_missing = False
+            if part.is_last and not self._is_missing:
+                self._complete.add((part.topic_id,))
         orders: list[DisablingOrder] = []
         for broker_id, replicas in sorted(wanted.items()):
             epoch = self._image.brokers[broker_id].epoch

@@ -24,10 +24,13 @@ REPLICAS_PER_STEP_MAX: Final = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Partitions of one topic to check together. `is_last`: no more follow."""
+    """Partitions of one topic to check together. `is_first`: its check begins with them;
+    `is_last`: no more follow. A topic that is not to be checked any more has no last part.
+    """
 
     topic_id: Uuid
     partitions: Sequence[tuple[int, PartitionImage]]
+    is_first: bool
     is_last: bool
 
 
@@ -58,7 +61,8 @@ class TopicChecks:
         while left > 0 and self._queue:
             topic_id = self._queue[0]
             topic = image.topics.by_id(topic_id)
-            if self._next_partition == 0:
+            is_first = self._next_partition == 0
+            if is_first:
                 self._queued.discard(topic_id)
             if topic is None or topic_id not in topics:
                 self._end_first()
@@ -75,7 +79,7 @@ class TopicChecks:
                 left -= len(each[1].replicas)
             if is_last:
                 self._end_first()
-            yield Part(topic_id, some, is_last)
+            yield Part(topic_id, some, is_first, is_last)
 
     def _end_first(self) -> None:
         self._queue.popleft()

@@ -564,3 +564,20 @@ def test_what_changes_while_a_large_topic_is_checked_is_checked_again(
     cluster.settle()
     assert cluster.is_disabled("t0")
     assert not cluster.wrongs
+
+
+def test_a_topic_that_is_deleted_while_it_is_checked_does_not_hold_up_the_next_one(
+    monkeypatch: pytest.MonkeyPatch, cluster: DisablingHarness
+) -> None:
+    """What the deleted one lacked is not counted as missing for the next topic."""
+    many(cluster, 1, 100)
+    cluster.create("small", {0: (3,)})
+    cluster.stop(3)
+    monkeypatch.setattr(topic_checks, "REPLICAS_PER_STEP_MAX", 20)
+    cluster.elect()
+    cluster.disable("retain", "small")
+    assert cluster.work is None
+    cluster.delete("t0")
+    assert cluster.work is not None, "nobody has to acknowledge for the small one"
+    cluster.decide()
+    assert cluster.is_disabled("small")

@@ -85,15 +85,22 @@ class RulesByLeader:
     """Rules by which a leader in controlled shutdown stays leader until it gives a partition up.
 
     In ZooKeeper mode a controlled shutdown must leave no partition without a leader; changes of
-    other replicas do not end that leadership. In KRaft no such broker leads.
+    other replicas, reassignments and elections do not end that leadership where nobody can take
+    over. In KRaft no such broker leads.
     """
 
     def __init__(
-        self, image: ClusterImage, config: NodeConfig, *, without: int | None = None
+        self,
+        image: ClusterImage,
+        config: NodeConfig,
+        *,
+        without: int | None = None,
+        requests_may_be_delayed: bool = False,
     ) -> None:
         self._image = image
         self._config = config
         self._without = without
+        self._requests_may_be_delayed = requests_may_be_delayed
         self._rules: dict[int | None, Rules] = {}
 
     def of(self, leader: int) -> Rules:
@@ -101,7 +108,13 @@ class RulesByLeader:
         broker = self._image.brokers.get(leader)
         stays = leader if broker is not None and broker.in_controlled_shutdown else None
         if stays not in self._rules:
-            self._rules[stays] = Rules(self._image, self._config, without=self._without, plus=stays)
+            self._rules[stays] = Rules(
+                self._image,
+                self._config,
+                without=self._without,
+                plus=stays,
+                requests_may_be_delayed=self._requests_may_be_delayed,
+            )
         return self._rules[stays]
 
 

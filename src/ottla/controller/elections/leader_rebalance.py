@@ -15,7 +15,7 @@ from ottla.base.errors import ApiError, Error
 from ottla.base.ids import NO_LEADER
 from ottla.base.limits import ELECTIONS_PER_STEP_MAX
 from ottla.controller.context import DecisionContext
-from ottla.controller.elections.elections import Rules, partitions
+from ottla.controller.elections.elections import RulesByLeader, partitions
 from ottla.controller.elections.partition_change import Election, PartitionTarget, build_change
 from ottla.controller.step import Decision, Step
 from ottla.metadata.image import ClusterImage, PartitionImage, TopicImage
@@ -57,7 +57,7 @@ def elect_leaders(
     election = ON_REQUEST.get(election_type)
     if election is None:
         raise ApiError(Error.INVALID_REQUEST, f"Unknown election type {election_type}.")
-    rules = Rules(image, context.config)
+    rules = RulesByLeader(image, context.config)
     records: list[PartitionChangeRecord] = []
     results: list[Elected] = []
     for name, partition_id in _all(image) if wanted is None else dict.fromkeys(wanted):
@@ -81,7 +81,7 @@ def _all(image: ClusterImage) -> Iterator[tuple[str, int]]:
 
 
 def _elect(
-    image: ClusterImage, name: str, partition_id: int, election: Election, rules: Rules
+    image: ClusterImage, name: str, partition_id: int, election: Election, rules: RulesByLeader
 ) -> PartitionChangeRecord:
     """Return the change that an election makes. Raises: ApiError."""
     topic = image.topics.by_name(name)
@@ -104,7 +104,7 @@ def _elect(
         partition_id,
         partition,
         PartitionTarget(election=election),
-        rules.change_context(name),
+        rules.of(partition.leader).change_context(name),
     )
     if record is None:
         raise ApiError(NOT_AVAILABLE[election])
@@ -115,7 +115,7 @@ def balance(
     image: ClusterImage, config: NodeConfig, *, limit: int = ELECTIONS_PER_STEP_MAX
 ) -> Decision[bool]:
     """Give partitions back to their preferred leaders; the reply tells whether more remain."""
-    rules = Rules(image, config)
+    rules = RulesByLeader(image, config)
     records: list[PartitionChangeRecord] = []
     for topic, partition_id, partition in _imbalanced(
         image, config["leader.imbalance.per.broker.percentage"]
@@ -127,7 +127,7 @@ def balance(
             partition_id,
             partition,
             PartitionTarget(election=Election.PREFERRED),
-            rules.change_context(topic.name),
+            rules.of(partition.leader).change_context(topic.name),
         )
         if record is not None:
             records.append(record)

@@ -26,7 +26,7 @@ from dataclasses import dataclass
 
 from ottla.base.errors import ApiError, Error
 from ottla.controller.context import DecisionContext
-from ottla.controller.elections.elections import Rules, partitions
+from ottla.controller.elections.elections import Rules, RulesByLeader, partitions
 from ottla.controller.elections.new_partitions import assigned_anew, is_new
 from ottla.controller.elections.partition_change import Election, PartitionTarget, build_change
 from ottla.controller.step import Decision, Step
@@ -81,7 +81,7 @@ def alter_reassignments(
     """
     check_partition_total(len(wanted))
     counts = Counter((target.topic, target.partition_id) for target in wanted)
-    rules = Rules(
+    rules_by_leader = RulesByLeader(
         image, context.config, requests_may_be_delayed=context.mode.requests_may_be_delayed
     )
     check = context.mode.assignments.reassigned if check is None else check
@@ -92,6 +92,7 @@ def alter_reassignments(
             if counts[target.topic, target.partition_id] > 1:
                 raise ApiError(Error.INVALID_REQUEST, "Duplicate partition.")
             topic, partition = _find(image, target)
+            rules = rules_by_leader.of(partition.leader)
             if target.replicas is None:
                 partition_target = _cancelled(topic, target.partition_id, partition, rules)
             else:

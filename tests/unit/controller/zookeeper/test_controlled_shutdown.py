@@ -4,12 +4,18 @@ Method: a cluster, the request, the image after it. The names of Kafka's
 PartitionLeaderElectionAlgorithmsTest stand where its cases are about controlled shutdowns.
 """
 
+from dataclasses import replace
+
 import pytest
 
 from ottla.base.errors import ApiError, Error
 from ottla.base.ids import NO_LEADER
+from ottla.controller.elections.leader_rebalance import balance, elect_leaders
 from ottla.controller.keys import PartitionKey
+from ottla.controller.mode_policy import ZOOKEEPER_MODE
 from ottla.controller.partitions.isr import IsrChange, alter_partition
+from ottla.controller.partitions.reassignment import Reassigned, Target, alter_reassignments
+from ottla.controller.step import Decision
 from ottla.controller.zookeeper.controlled_shutdown import controlled_shutdown
 from ottla.metadata.deletions import STARTED, DeletionImage, Policy, header_record, replicas_record
 from ottla.metadata.image import ClusterImage
@@ -41,6 +47,18 @@ def asked(image: ClusterImage, broker_id: int) -> tuple[ClusterImage, tuple[Part
 def state(image: ClusterImage, partition_id: int = 0) -> tuple[int, Ids, int]:
     partition = of(image, "t", partition_id)
     return partition.leader, partition.isr, partition.leader_epoch
+
+
+def reassigned(image: ClusterImage, replicas: Ids | None) -> Decision[tuple[Reassigned, ...]]:
+    """Have the partition of t move, or stay; in ZooKeeper mode."""
+    decided = alter_reassignments(
+        image,
+        [Target("t", 0, replicas)],
+        may_change_factor=True,
+        context=replace(context(), mode=ZOOKEEPER_MODE),
+    )
+    assert [each.error for each in decided.reply] == [Error.NONE]
+    return decided
 
 
 def test_controlled_shutdown_partition_leader_election() -> None:
@@ -150,6 +168,27 @@ def test_nobody_joins_an_isr_while_it_is_on_its_way_out() -> None:
     )
     decided = alter_partition(image, [wanted], broker_id=1, broker_epoch=101, context=context())
     assert [each.error for each in decided.reply] == [Error.INELIGIBLE_REPLICA]
+
+
+def test_a_leader_that_must_stay_is_not_replaced_by_nobody() -> None:
+    """Not by the automatic rebalance, nor an election on request: no other replica is in sync."""
+    image, _ = asked(cluster_image([1, 2], topic("t", led([1, 2], [2], 2))), 2)
+    assert balance(image, CONFIG).step.records == ()
+    decided = elect_leaders(image, [("t", 0)], election_type=0, context=context())
+    assert [each.error for each in decided.reply] == [Error.PREFERRED_LEADER_NOT_AVAILABLE]
+    assert state(after(image, decided)) == (2, (2,), 3)
+    caught_up = cluster_image(
+        [1, a_broker(2, in_controlled_shutdown=True)], topic("t", led([1, 2], leader=2))
+    )
+    assert state(after(caught_up, balance(caught_up, CONFIG))) == (1, (1, 2), 4)
+
+
+def test_a_leader_that_must_stay_leads_a_reassigned_partition() -> None:
+    image, remaining = asked(cluster_image([1, 2, 3], topic("t", led([1, 2], [1]))), 1)
+    assert remaining == (T0,)
+    moved = after(image, reassigned(image, (3, 2)))
+    assert state(moved) == (1, (1,), 4)
+    assert state(after(moved, reassigned(moved, None))) == (1, (1,), 5)
 
 
 def test_that_it_leaves_is_noted_last() -> None:

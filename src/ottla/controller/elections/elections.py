@@ -7,7 +7,7 @@ Source: ReplicationControlManager.generateLeaderAndIsrUpdates and its callers,
 maybeTriggerUncleanLeaderElectionForLeaderlessPartitions, Kafka 4.0; KIP-966.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from ottla.base.ids import NO_LEADER, Uuid
@@ -204,19 +204,19 @@ def elect_uncleanly(
 
 
 def clear_elr(
-    image: ClusterImage, minimums: Mapping[str, int] | None
+    image: ClusterImage, config: NodeConfig, names: Collection[str] | None
 ) -> Iterator[PartitionChangeRecord]:
     """Yield records that clear the eligible replicas of some topics' partitions, of all where None.
 
-    For a change of min.insync.replicas; `minimums`: the new value, by topic, 0 = unknown.
+    For a change of min.insync.replicas; `image`: with the new configuration.
     With nobody in sync nothing is committed, nor with fewer in sync than the new minimum; eligible
     replicas stay so there. Kafka clears those too: then one loss of power, of the only
     replica in sync, loses acknowledged records that an eligible one has.
     """
-    named = map(image.topics.by_name, sorted(minimums or ()))
+    named = map(image.topics.by_name, sorted(names or ()))
     # Most changes of configurations name one topic of thousands, or none.
-    for topic in image.topics if minimums is None else filter(None, named):
-        minimum = 0 if minimums is None else minimums[topic.name]
+    for topic in image.topics if names is None else filter(None, named):
+        minimum: int = effective_topic_value(image, config, topic.name, "min.insync.replicas")
         for partition_id, partition in topic.in_order():
             commits = len(partition.isr) >= min(minimum, len(partition.replicas))
             if partition.elr and partition.isr and commits:

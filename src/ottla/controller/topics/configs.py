@@ -17,7 +17,7 @@ Source: ConfigurationControlManager, ConfigAdminManager, DynamicBrokerConfig, Ka
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 
@@ -37,10 +37,12 @@ from ottla.metadata.config_def import (
     parse_value,
 )
 from ottla.metadata.configs import ALL_BROKERS, Resource, ResourceType, config_records
+from ottla.metadata.delta import replay
 from ottla.metadata.features import elr_enabled
 from ottla.metadata.image import ClusterImage
+from ottla.metadata.node_config import NodeConfig
 from ottla.metadata.node_definitions import NODE_DEFINITIONS
-from ottla.metadata.records import ConfigRecord, TopicTieringRecord
+from ottla.metadata.records import ConfigRecord, PartitionChangeRecord, TopicTieringRecord
 from ottla.metadata.topic_config import DEFINITIONS, validate_topic_configs
 from ottla.metadata.topic_names import fault_of
 from ottla.metadata.unsupported import refusal
@@ -109,13 +111,17 @@ def alter_configs(
         results.append(AlteredResource(resource))
     if validate_only or not records:
         return Decision(Step(), tuple(results))
-    return Decision(_step(image, records), tuple(results))
+    return Decision(_step(image, records, context.config), tuple(results))
 
 
-def _step(image: ClusterImage, records: Sequence[ConfigRecord | TopicTieringRecord]) -> Step:
+def _step(
+    image: ClusterImage,
+    records: Sequence[ConfigRecord | TopicTieringRecord],
+    config: NodeConfig,
+) -> Step:
     configs = [record for record in records if isinstance(record, ConfigRecord)]
     effects = (ElectUncleanly(),) if any(each.name == UNCLEAN for each in configs) else ()
-    forgotten = tuple(clear_elr(image, _new_minimums(configs)))
+    forgotten = tuple(_not_eligible_any_more(image, configs, config))
     if forgotten:
         # The eligible replicas go first: then the leaders may commit alone. A tiering state and
         # its configuration are one change.
@@ -124,12 +130,19 @@ def _step(image: ClusterImage, records: Sequence[ConfigRecord | TopicTieringReco
     return Step(tuple(records), effects)
 
 
-def _new_minimums(records: Sequence[ConfigRecord]) -> dict[str, int] | None:
-    """Return the new min.insync.replicas by topic, 0 = the cluster's; None = of any topic."""
+def _not_eligible_any_more(
+    image: ClusterImage, records: Sequence[ConfigRecord], config: NodeConfig
+) -> Iterator[PartitionChangeRecord]:
+    """Yield the records that clear eligible replicas where min.insync.replicas changes."""
     found = [record for record in records if record.name == MIN_ISR]
-    if any(record.resource_type != ResourceType.TOPIC for record in found):
-        return None
-    return {record.resource_name: int(record.value or 0) for record in found}
+    if not found:
+        return
+    offset, epoch = image.position
+    after = replay(image, records, offset=offset, epoch=epoch).image
+    is_of_topics = all(record.resource_type == ResourceType.TOPIC for record in found)
+    yield from clear_elr(
+        after, config, {record.resource_name for record in found} if is_of_topics else None
+    )
 
 
 def _check_min_isr(

@@ -290,7 +290,14 @@ def test_who_is_eligible_stays_it_while_too_few_are_in_sync_to_commit() -> None:
     topic = made.topics.by_name("w")
     assert topic is not None
     replicas = topic.partitions[0].replicas
-    for value, in_sync, stays in (("2", 1, True), ("2", 2, False), ("1", 1, False), ("3", 2, True)):
+    for change, in_sync, stays in (
+        ((SET, "2"), 1, True),
+        ((SET, "2"), 2, False),
+        ((SET, "1"), 1, False),
+        ((SET, "3"), 2, True),
+        ((DELETE, None), 1, True),  # The cluster's value is 2.
+        ((DELETE, None), 2, False),
+    ):
         left = PartitionChangeRecord(
             partition_id=0,
             topic_id=topic.id,
@@ -298,10 +305,39 @@ def test_who_is_eligible_stays_it_while_too_few_are_in_sync_to_commit() -> None:
             eligible_leader_replicas=replicas[in_sync:],
         )
         image = advance(made, [left])
-        changed = after(image, alter(of_topic((MIN_ISR, SET, value), name="w"), image=image))
+        changed = after(image, alter(of_topic((MIN_ISR, *change), name="w"), image=image))
         found = changed.topics.by_name("w")
         assert found is not None
         assert found.partitions[0].elr == (replicas[in_sync:] if stays else ())
+
+
+@pytest.mark.parametrize("own", [None, "2"])
+def test_the_cluster_s_new_minimum_counts_where_a_topic_has_none_of_its_own(
+    own: str | None,
+) -> None:
+    """Also one that is written again, with the same value, and so are those of topics."""
+    wanted = NewTopic(
+        name="w", replication_factor=3, configs=() if own is None else ((MIN_ISR, own),)
+    )
+    image = after(
+        ELIGIBLE, create_topics(ELIGIBLE, [wanted], validate_only=False, context=context())
+    )
+    topic = image.topics.by_name("w")
+    assert topic is not None
+    replicas = topic.partitions[0].replicas
+    left = PartitionChangeRecord(
+        partition_id=0,
+        topic_id=topic.id,
+        isr=replicas[:1],
+        eligible_leader_replicas=replicas[1:],
+    )
+    image = advance(image, [left])
+    for value in ("1", "2", "3"):
+        changed = after(image, alter(of_broker((MIN_ISR, SET, value), name=""), image=image))
+        found = changed.topics.by_name("w")
+        assert found is not None
+        commits = value == "1" and own is None
+        assert found.partitions[0].elr == (() if commits else replicas[1:])
 
 
 def test_a_topic_s_change_clears_no_other_topic(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -848,8 +848,11 @@ class RaftNode:
         )
 
     def _fetch_target(self) -> int:
-        """Return the leader; after a failure an observer tries one voter after another."""
-        if not self.is_voter and len(self.voters) > 1 and self._fetch_failures > 0:
+        """Return the leader; after a failure an observer tries one voter after another.
+
+        Also where the voters are not known: where to find the leader is not known either.
+        """
+        if not self.is_voter and len(self.voters) != 1 and self._fetch_failures > 0:
             return NOBODY
         return self.leader_id
 

@@ -333,8 +333,11 @@ def test_a_new_leader_ends_the_download() -> None:
     assert member.asks[-1].leader_epoch == 4
 
 
-def test_an_observer_without_a_response_tries_one_voter_after_another() -> None:
-    member = Member(9, (1, 2, 3), Files(election=ElectionState(epoch=3, leader_id=2)))
+@pytest.mark.parametrize("voters", [(1, 2, 3), ()])
+def test_an_observer_without_a_response_tries_one_voter_after_another(
+    voters: tuple[int, ...],
+) -> None:
+    member = Member(9, voters, Files(election=ElectionState(epoch=3, leader_id=2)))
     member.start()
     for now_ms in (1_000, 2_000, 3_000):
         member.step(FetchFailed(now_ms=now_ms))

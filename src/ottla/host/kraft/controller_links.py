@@ -3,6 +3,9 @@
 The metadata fetch, forwarded requests and heartbeats each have their own connection to the leader,
 so that none waits behind a fetch in purgatory or a slow request. Where there are several voters,
 each has a channel for the metadata fetch: the leader may hang while others know the next one.
+
+With controller.quorum.bootstrap.servers alone the voters are not known: each connection tries one
+server after another until one answers as the leader.
 """
 
 from collections.abc import Callable
@@ -14,9 +17,9 @@ from ottla.base.timers import Timers
 from ottla.broker.forwarding.controller_limits import default_limit_ms
 from ottla.broker.ports import Sender
 from ottla.host.forwarder import ControllerForwarder
-from ottla.host.kraft.quorum_peers import ControllerEndpoints
+from ottla.host.kraft.quorum_peers import BootstrapServers, ControllerEndpoints
 from ottla.host.kraft.voter_links import VoterChannels
-from ottla.host.node_ports import Connect
+from ottla.host.node_ports import Connect, Link
 from ottla.metadata.node_config import NodeConfig
 
 
@@ -40,15 +43,19 @@ class ControllerLinks:
             voters=voters, bootstrap=config.quorum_bootstrap_servers
         )
         name = f"broker-{config.node_id}"
-        self._channels = [
-            connect(
-                self._endpoints.choose,
+
+        def connected(purpose: str) -> Link:
+            servers = BootstrapServers(config.quorum_bootstrap_servers, lambda: link.connected)
+            link = connect(
+                self._endpoints.choose if voters else servers.choose,
                 client_id=f"{name}-{purpose}",
                 connect_timeout_ms=config["socket.connection.setup.timeout.ms"],
                 connect_timeout_max_ms=config["socket.connection.setup.timeout.max.ms"],
             )
-            for purpose in ("metadata", "forwarding", "heartbeat")
-        ]
+            return link
+
+        self._channels = [connected(each) for each in ("metadata", "forwarding", "heartbeat")]
+        self._knows_voters = bool(voters)
         self._has_several = len(voters) > 1
         self._voters = VoterChannels(connect, voters, client_id=f"{name}-quorum")
         self._fetching, forwarding, heartbeating = self._channels
@@ -66,14 +73,22 @@ class ControllerLinks:
 
     def sender_to(self, voter_id: int) -> Sender:
         """Return the channel for a metadata fetch from a voter; -1 = from any."""
-        return self._voters.to(voter_id) if self._has_several else self._fetching
+        if self._has_several:
+            return self._voters.to(voter_id)
+        if voter_id == NO_LEADER and not self._knows_voters:
+            _try_next(self._fetching)
+        return self._fetching
 
     def controller_changed(self, leader_id: int, _epoch: int) -> None:
         """Connect to the new leader at once: the old one may hang and never answer."""
         self._endpoints.leader_id = leader_id
-        if leader_id != NO_LEADER:
-            for channel in self._channels:
+        if leader_id == NO_LEADER:
+            return
+        for channel in self._channels:
+            if self._knows_voters:
                 channel.retarget()
+            elif channel is not self._fetching:  # The server that named the leader may be it.
+                _try_next(channel)
 
     def close(self) -> None:
         """End all connections."""
@@ -82,3 +97,9 @@ class ControllerLinks:
         for channel in self._channels:
             channel.close()
         self._voters.close()
+
+
+def _try_next(channel: Link) -> None:
+    """Leave the server that a channel is connected to; an attempt to connect is not disturbed."""
+    if channel.connected:
+        channel.retarget()

@@ -65,6 +65,26 @@ class ControllerEndpoints:
         return self._all[(self._turn - 1) % len(self._all)]
 
 
+class BootstrapServers:
+    """Servers of controllers whose ids are not known, for one channel: one after another is tried.
+
+    `is_connected`: tells whether the channel is connected. Then the next server is only named, and
+    its turn comes when the channel connects again.
+    """
+
+    def __init__(self, servers: tuple[Address, ...], is_connected: Callable[[], bool]) -> None:
+        self._servers = tuple(dict.fromkeys(servers))
+        self._is_connected = is_connected
+        self._turn = -1
+
+    def choose(self) -> Address:
+        """Return the server after the one that was tried last."""
+        following = (self._turn + 1) % len(self._servers)
+        if not self._is_connected():
+            self._turn = following
+        return self._servers[following]
+
+
 class ChannelPeers:
     """The requests of one member. See `ottla.host.kraft.quorum_driver.Peers`.
 

@@ -16,6 +16,7 @@ from ottla.base.ids import Uuid
 from ottla.base.pending import Pending
 from ottla.base.zookeeper import Session, ZkError, ZnodeData
 from ottla.host.steps import Steps
+from ottla.host.zookeeper.persistent import persistent_children
 from ottla.host.zookeeper.store.store_reading import (
     Unwatched,
     Watched,
@@ -207,9 +208,10 @@ class Gathering:
         )
 
     def _names(self, path: str, *, watch: bool = True) -> Steps[tuple[str, ...]]:
-        """Return the names below a node, none where it is not there."""
-        read = self._watched.children if watch else self._session.children
-        names = yield from reading_or_none(read(path))
+        """Return the names below a node, none where it is not there; one to watch is created."""
+        if watch and isinstance(self._watched, Watched):
+            return (yield from persistent_children(self._watched, path))
+        names = yield from reading_or_none(self._session.children(path))
         return names or ()
 
     def _each(

@@ -24,6 +24,7 @@ from ottla.base.ports import Clock
 from ottla.base.timers import Timers
 from ottla.base.zookeeper import Delete, Session, ZkCode, ZkError, ZnodeData
 from ottla.host.steps import Steps, drive
+from ottla.host.zookeeper.persistent import persistent_children
 from ottla.host.zookeeper.store.store_reading import Watched, read_each, reading, reading_or_none
 from ottla.host.zookeeper.store.store_writing import (
     DELETES_PER_MULTI,
@@ -151,7 +152,7 @@ class StoreRequests:
             yield from self._delete([path])
 
     def _notifications(self, parent: str) -> Steps[None]:
-        names = yield from reading(self._watched.children(parent))
+        names = yield from persistent_children(self._watched, parent)
         listed = [f"{parent}/{name}" for name in names]
         found = yield from reading(read_each(listed, self._session.get))
         if not self._is_open:

@@ -10,7 +10,7 @@ first succeeded:
 3. all its nodes have been changed since by others: unknown.
 
 Deletes of missing nodes, and creates of existing parents, are left out. Nodes that others created
-below a deleted topic are deleted with it.
+below a deleted topic are deleted with it. A persistent node that others removed is created again.
 
 Source: KafkaZkClient (retryRequestUntilConnected, deleteRecursive, MultiOp with the check of the
 controller's epoch), Kafka 3.9; KAFKA-6082.
@@ -38,8 +38,9 @@ from ottla.base.zookeeper import (
     ZnodeData,
 )
 from ottla.host.steps import Steps, wait
+from ottla.host.zookeeper.persistent import make_again
 from ottla.host.zookeeper.store.store_reading import read_each, reading
-from ottla.metadata.znodes.paths import CONTROLLER_EPOCH, TOPICS
+from ottla.metadata.znodes.paths import CONTROLLER_EPOCH, PERSISTENT, TOPICS
 
 log = logging.getLogger(__name__)
 
@@ -121,6 +122,9 @@ class Writer:
                     result = _needless_result(pending.pop(index))
                     results[index] = result
                 continue
+            if answer.code is ZkCode.NO_NODE and _needed(failed) in PERSISTENT:
+                yield from make_again(self._session, _needed(failed))
+                continue
             if answer.code is ZkCode.NOT_EMPTY and failed.path.startswith(TOPICS):
                 cleared = yield from self._clear(failed.path)
                 if isinstance(cleared, ControllerMoved):
@@ -188,6 +192,12 @@ class Writer:
 
 def _complete(pending: Pending[None]) -> None:
     pending.complete(None)
+
+
+def _needed(operation: Operation) -> str:
+    """Return the path that must exist for an operation: above a new node, else the node's own."""
+    path = operation.path
+    return path.rpartition("/")[0] if isinstance(operation, Create) else path
 
 
 def _is_parent(operation: Operation) -> bool:

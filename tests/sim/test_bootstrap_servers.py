@@ -19,6 +19,8 @@ from ottla.testing.sim.node import SimNode
 from ottla.testing.sim.watch.deletion_steps import controller_of
 from ottla.wire.messages import create_topics as wire
 
+from ..drawn import drawn_seeds
+
 VOTERS, SERVERS = "controller.quorum.voters", "controller.quorum.bootstrap.servers"
 
 
@@ -68,7 +70,7 @@ class Cluster:
         return node.broker is not None and name in node.broker.image.topics
 
 
-@pytest.mark.parametrize("seed", range(1, 5))
+@pytest.mark.parametrize("seed", drawn_seeds(1, of=4))
 @pytest.mark.parametrize("controllers", [1, 2, 3])
 def test_they_are_tried_one_after_another(
     monkeypatch: pytest.MonkeyPatch, seed: int, controllers: int
@@ -76,7 +78,7 @@ def test_they_are_tried_one_after_another(
     Cluster(monkeypatch, seed, controllers).create("t")
 
 
-@pytest.mark.parametrize("seed", range(1, 5))
+@pytest.mark.parametrize("seed", drawn_seeds(1, of=4))
 @pytest.mark.parametrize("sleeps", [True, False], ids=["sleeps", "dies"])
 def test_the_next_active_controller_is_found(
     monkeypatch: pytest.MonkeyPatch, seed: int, sleeps: bool
@@ -100,7 +102,7 @@ def test_the_next_active_controller_is_found(
         cluster.sim.run(3_000)
 
 
-@pytest.mark.parametrize("seed", range(1, 5))
+@pytest.mark.parametrize("seed", drawn_seeds(1, of=4))
 def test_a_server_that_never_answers_is_passed_over(
     monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:

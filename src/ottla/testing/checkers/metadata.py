@@ -6,7 +6,8 @@
 - znodes changed by others: a client that is not the active controller, such as a deposed one, wrote
   a topic's znodes (KAFKA-6082).
 - partition rules broken: a leader from outside the in-sync replicas, a partition without a replica
-  known to have every record, an epoch that went back (KIP-966, KAFKA-708).
+  known to have every record, an epoch that went back (KIP-966, KAFKA-708), a broker that joined the
+  in-sync replicas while it was fenced or stopping (KIP-841).
 """
 
 from ottla.base.ids import uuid_text
@@ -113,6 +114,9 @@ def _broken_after(before: PartitionSeen, seen: PartitionSeen, *, unclean: bool) 
             f"go back from epochs {before.leader_epoch} and {before.partition_epoch} to "
             f"{seen.leader_epoch} and {seen.partition_epoch}"
         )
+    # Who is unfenced is elected first, in the same batch.
+    if newcomers := {*seen.inactive} - {*before.isr, seen.leader}:
+        reasons.append(f"in sync at {sorted(newcomers)}, who are not active (KIP-841)")
     if seen.leader in (before.leader, -1):
         return reasons
     if seen.leader_epoch <= before.leader_epoch:

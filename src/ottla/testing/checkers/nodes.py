@@ -5,7 +5,8 @@
 - member lacks committed records: a replica that is in sync, or eligible to lead, has a log that
   ends below the high watermark, or holds other records below it (KIP-497, KIP-966).
 - node goes back to an old epoch: a leader epoch or partition epoch fell within one incarnation.
-- broker unfenced too early: a registration was unfenced without a heartbeat that asked for it.
+- broker unfenced too early: a registration was unfenced before a heartbeat had asked for it and
+  said that the broker knew of it.
 - disk refused at start: a node refuses to start because of what its own disk holds.
 """
 
@@ -95,9 +96,9 @@ def epochs_that_fell(history: History) -> list[Witness]:
 
 
 def unfenced_too_early(history: History) -> list[Witness]:
-    """Return the registrations that were unfenced without asking for it."""
+    """Return the registrations that were unfenced before their brokers were ready for it."""
     return [
-        Witness(f"broker {each.node} was unfenced in epoch {each.epoch} unrequested", each.at_ms)
+        Witness(f"broker {each.node} was unfenced in epoch {each.epoch} too early", each.at_ms)
         for each in history.unfenced_brokers
         if not each.requested
     ]

@@ -160,6 +160,8 @@ class PartitionSeen(NamedTuple):
     last_known: tuple[int, ...] = ()
     unclean: bool = False
     """An election outside the in-sync replicas was requested, or is configured."""
+    inactive: tuple[int, ...] = ()
+    """Of the in-sync replicas, brokers that were fenced, stopping or not registered."""
     at_ms: int = 0
 
 

@@ -82,7 +82,10 @@ class LeftOver(NamedTuple):
 
 
 class Unfenced(NamedTuple):
-    """A broker was unfenced. `requested`: a heartbeat of that registration asked for it."""
+    """A broker was unfenced.
+
+    `requested`: a heartbeat of that registration had asked for it, and the broker had read it.
+    """
 
     node: int
     epoch: int

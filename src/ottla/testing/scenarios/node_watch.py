@@ -169,13 +169,16 @@ class NodeWatch:
     # -- registrations ---------------------------------------------------------------------------
 
     def _frame(self, what: str, _source: int, _target: int, frame: bytes) -> None:
-        """Record the heartbeats that ask for unfencing. A redelivered one may arrive first."""
+        """Record the heartbeats that ask for unfencing, of brokers that know their registration.
+
+        A redelivered one may arrive first.
+        """
         if frame[4:6] != HEARTBEAT or what not in ("request", "again"):
             return
         header, body_at = decode_request_header(memoryview(frame)[4:])
         body = memoryview(frame)[4 + body_at :]
         report = decode(BrokerHeartbeatRequest, body, header.api_version, lenient=True)
-        if not report.want_fence:
+        if not report.want_fence and report.current_metadata_offset >= report.broker_epoch:
             self._ready.add((report.broker_id, report.broker_epoch))
 
     def _look_at_brokers(self, image: ClusterImage) -> None:

@@ -10,11 +10,15 @@ from functools import lru_cache
 from hashlib import sha256
 
 from ottla.base.ids import NO_EPOCH, OFFSETS_TOPIC
+from ottla.metadata.brokers import BrokerImage, broker_of, changed_broker
 from ottla.metadata.image import ClusterImage, PartitionImage
 from ottla.metadata.records import (
+    BrokerRegistrationChangeRecord,
     PartitionChangeRecord,
     PartitionRecord,
+    RegisterBrokerRecord,
     RemoveTopicRecord,
+    UnregisterBrokerRecord,
     decode_record,
 )
 from ottla.metadata.topics import TopicImage, changed_partition, partition_of
@@ -55,6 +59,7 @@ class Recorder:
         self._next_offset = 0
         self._partitions: dict[TopicPartition, PartitionImage] = {}
         self._leaders: dict[TopicPartition, int] = {}
+        self._brokers: dict[int, BrokerImage] = {}
         self._offsets_topics: dict[int, TopicImage] = {}
 
     def observe(self, observation: seen.Observation) -> None:
@@ -209,6 +214,15 @@ class Recorder:
                     if before is not None:  # Else the log differs, which a checker finds.
                         after = changed_partition(before, change)
                         self._partition(key, after, offset, observation.at_ms)
+                case RegisterBrokerRecord() as registration:
+                    self._brokers[registration.broker_id] = broker_of(registration)
+                case BrokerRegistrationChangeRecord() as change if (
+                    change.broker_id in self._brokers
+                ):
+                    broker = self._brokers[change.broker_id]
+                    self._brokers[change.broker_id] = changed_broker(broker, change)
+                case UnregisterBrokerRecord() as gone:
+                    self._brokers.pop(gone.broker_id, None)
                 case RemoveTopicRecord() as removal:
                     for key in [each for each in self._partitions if each[0] == removal.topic_id]:
                         del self._partitions[key]
@@ -218,6 +232,10 @@ class Recorder:
         self, key: TopicPartition, state: PartitionImage, offset: int, at_ms: int
     ) -> None:
         self._partitions[key] = state
+        inactive: tuple[int, ...] = ()
+        if not self._zookeeper:
+            active = {each.id for each in self._brokers.values() if each.active}
+            inactive = tuple(each for each in state.isr if each not in active)
         self.history.partitions.append(
             PartitionSeen(
                 partition=key,
@@ -230,6 +248,7 @@ class Recorder:
                 elr=state.elr,
                 last_known=state.last_known_elr,
                 unclean=self._unclean,
+                inactive=inactive,
                 at_ms=at_ms,
             )
         )

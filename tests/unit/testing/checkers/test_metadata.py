@@ -169,6 +169,20 @@ def test_a_reassignment_may_end_with_a_new_leader() -> None:
     assert ended.broken() == []
 
 
+def test_a_broker_that_joins_while_it_is_fenced_is_found() -> None:
+    (reason,) = story().then(isr=(1, 2, 3), inactive=(2, 3)).broken()
+    assert "in sync at [3], who are not active" in reason
+
+
+def test_a_broker_that_is_fenced_while_it_is_in_sync_is_well() -> None:
+    assert story().then(inactive=(2,)).then(isr=(1, 2, 3), inactive=(2,)).broken() == []
+
+
+def test_a_broker_may_be_elected_just_before_it_is_unfenced() -> None:
+    down = story().then(isr=(), elr=(2,), leader=-1, leader_epoch=1)
+    assert down.then(isr=(2,), elr=(), leader=2, leader_epoch=2, inactive=(2,)).broken() == []
+
+
 def test_in_sync_replicas_are_replicas() -> None:
     assert len(story().then(isr=(1, 2, 9)).broken()) == 1
 

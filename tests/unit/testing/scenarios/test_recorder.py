@@ -8,10 +8,13 @@ from dataclasses import replace
 from ottla.base.ids import Uuid
 from ottla.metadata.image import EMPTY
 from ottla.metadata.records import (
+    BrokerRegistrationChangeRecord,
     PartitionChangeRecord,
     PartitionRecord,
     Record,
+    RegisterBrokerRecord,
     RemoveTopicRecord,
+    UnregisterBrokerRecord,
     encode_record,
 )
 from ottla.raft.batches import LogBatch
@@ -80,6 +83,33 @@ def test_partitions_are_recorded_record_by_record_and_once() -> None:
     assert recorder.history.leader_changes() == 1
     assert len(recorder.history.metadata) == 4
     assert metadata_lost_or_reordered(recorder.history) == []
+
+
+def test_in_sync_replicas_that_are_not_active_are_recorded() -> None:
+    """Record by record: a broker counts as it is at the offset of the partition's change."""
+    recorder = Recorder(History())
+    brokers = [
+        RegisterBrokerRecord(
+            broker_id=each,
+            incarnation_id=TOPIC,
+            broker_epoch=each,
+            end_points=(),
+            features=(),
+            rack=None,
+            fenced=False,
+        )
+        for each in (1, 2, 3)
+    ]
+    recorder.observe(committed(1, batch(1, *brokers)))
+    fenced = BrokerRegistrationChangeRecord(broker_id=2, broker_epoch=2, fenced=1)
+    stopping = BrokerRegistrationChangeRecord(broker_id=1, broker_epoch=1, in_controlled_shutdown=1)
+    gone = UnregisterBrokerRecord(broker_id=3, broker_epoch=3)
+    unfenced = replace(fenced, fenced=-1)
+    change = PartitionChangeRecord(partition_id=0, topic_id=TOPIC, isr=(1, 2, 3))
+    recorder.observe(committed(1, batch(10, CREATED, fenced, change, stopping, change)))
+    recorder.observe(committed(1, batch(15, gone, unfenced, change)))
+    seen = recorder.history.partitions
+    assert [each.inactive for each in seen] == [(), (2,), (1, 2), (1, 3)]
 
 
 def test_batches_that_differ_at_one_offset_have_different_hashes() -> None:

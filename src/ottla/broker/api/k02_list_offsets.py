@@ -25,7 +25,7 @@ from ottla.base.pending import Pending
 from ottla.base.turns import Steps
 from ottla.broker.api.base import Answer, Api, Context, InSteps
 from ottla.broker.fetch.remote_port import Found as RemoteFound
-from ottla.broker.fetch.timestamp_lookups import first_found, look_up
+from ottla.broker.fetch.timestamp_lookups import look_up, look_up_in_tiers
 from ottla.broker.partition import Partition
 from ottla.log.partition_log import PartitionLog
 from ottla.wire.messages import list_offsets as wire
@@ -159,11 +159,12 @@ def _partition(
 
     if timestamp == MAX_TIMESTAMP:
         return lambda: look_up(ctx.broker.replicas.batch_work, log, None).map(looked_up)
-    begin = partial(look_up, ctx.broker.replicas.batch_work, log, timestamp)
-    remote = _remote_lookup(ctx, log, timestamp, timeout_ms)
-    if remote is None:
-        return lambda: begin().map(looked_up)
-    return lambda: first_found(remote, begin).map(looked_up)
+    go_on = look_up_in_tiers(
+        log,
+        partial(_remote_lookup, ctx, log, timestamp, timeout_ms),
+        partial(look_up, ctx.broker.replicas.batch_work, log, timestamp),
+    )
+    return lambda: go_on().map(looked_up)
 
 
 def _check_log_start(ctx: Context, partition: Partition) -> None:

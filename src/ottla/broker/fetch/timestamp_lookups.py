@@ -1,7 +1,13 @@
 """Lookup of a record by its timestamp: segment by segment, each in a worker.
 
 What is below the local log start is searched first, in the remote tier. A segment that is in both
-is searched in its local copy.
+is searched in its local copy. The local log start may move while a lookup waits:
+
+1. Nothing is found in the remote tier, up to offset 100, where the local log starts.
+2. Other partitions are looked up. Meanwhile local retention deletes the files up to offset 200.
+3. The local log is searched from there on.
+
+So both tiers are searched again after that, or a consumer would skip what is between.
 """
 
 from collections.abc import Callable
@@ -14,7 +20,39 @@ from ottla.log.partition_log import PartitionLog
 from ottla.log.timestamp_search import TimestampSearch
 
 
-def first_found(
+def look_up_in_tiers(
+    log: PartitionLog,
+    begin_remote: Callable[[], Pending[Found] | None],
+    begin_local: Callable[[], Pending[Found]],
+) -> Callable[[], Pending[Found]]:
+    """Begin a lookup below the local log start; return what goes on with it, in the local log.
+
+    `begin_remote`: returns None where nothing is below.
+    """
+    start, remote = log.local_log_start_offset, begin_remote()
+
+    def go_on() -> Pending[Found]:
+        found = begin_local() if remote is None else _first_found(remote, begin_local)
+        checked: Pending[Found] = Pending()
+
+        def keep(late: Found) -> None:
+            checked.complete(late)
+
+        def check(late: Found) -> None:
+            is_error = isinstance(late, ApiError | OSError)
+            # Where the log start has moved as well, the records are not the partition's any more.
+            if is_error or log.local_log_start_offset <= max(start, log.log_start_offset):
+                checked.complete(late)
+            else:
+                look_up_in_tiers(log, begin_remote, begin_local)().then(keep)
+
+        found.then(check)
+        return checked
+
+    return go_on
+
+
+def _first_found(
     remote: Pending[Found], begin_local: Callable[[], Pending[Found]]
 ) -> Pending[Found]:
     """Return the promise of a remote lookup's record or error, else of what is found locally."""

@@ -21,6 +21,7 @@ from ottla.wire.messages.list_offsets import (
 )
 from tests.unit.broker.harness import START_MS, TOPIC_ID
 from tests.unit.broker.remote.harness import VERSION, TieredHarness, offsets_in
+from tests.unit.broker.remote.support import tiered
 
 
 @pytest.fixture
@@ -330,3 +331,31 @@ def test_lookups_of_several_partitions_run_at_once(harness: TieredHarness) -> No
     harness.store.answer()
     assert found.value == [(0, 0), (0, 4)]
     assert not harness.store.calls
+
+
+def test_what_leaves_the_local_log_during_a_lookup_is_found() -> None:
+    """The remote part of a partition is over when the local one waits for another partition."""
+    harness = TieredHarness()
+    harness.write(0)
+    harness.write(1)
+    harness.tier(0)
+    log = harness.tier(1, 1)
+    harness.store.held = True
+    found = list_offsets(harness, START_MS, START_MS + 7)
+    assert {name.split("/")[1] for name, _ in harness.store.calls} == {"0"}
+    tiered(log, 2)  # Local retention.
+    harness.store.answer()
+    assert found.value == [(0, 0), (0, 7)]
+
+
+def test_what_leaves_the_local_log_for_the_first_time_during_a_lookup_is_found() -> None:
+    harness = TieredHarness()
+    harness.write(0)
+    harness.write(1)
+    harness.tier(0)
+    log = harness.tier(1, 0)
+    harness.store.held = True
+    found = list_offsets(harness, START_MS, START_MS + 3)
+    tiered(log, 1)
+    harness.store.answer()
+    assert found.value == [(0, 0), (0, 3)]

@@ -445,6 +445,8 @@ class RemoteReader:
         aborted: Aborted | None = () if committed_only else None
         if committed_only and batches.is_transactional:
             aborted = yield from aborted_transactions(self._segments, remote, log, offset, end)
+            if offset < log.log_start_offset:
+                raise _Missing  # What has expired meanwhile was not searched.
         return RemoteData(batches.data, aborted)
 
     # -- ListOffsets -------------------------------------------------------------------------------

@@ -4,6 +4,9 @@ A transaction's abort marker may lie far behind its records: in a later remote s
 local log. The search goes on until an index tells that everything before the range's end was
 decided; the index of the fetched segment alone would show consumers records that were aborted.
 
+Local retention may delete segments, with their indexes, while those of remote segments are read.
+What the local log has lost by then is searched in the remote tier, too.
+
 Source: Kafka's RemoteLogManager.collectAbortedTransactions; KIP-98.
 """
 
@@ -28,14 +31,16 @@ def aborted_transactions(
     found: dict[AbortedTransaction, None] = {}
     lineage = Lineage(log.epochs.entries, log.log_end_offset)
     searched = start
-    for each in slices(remote, lineage, start, log.local_log_start_offset):
-        entries = yield from reader.aborted(each.segment)
-        own = [entry for entry in entries if searched <= entry.last_offset < each.end_offset]
-        some, complete = select(own, start, end)
-        found.update(dict.fromkeys(some))
-        searched = each.end_offset
-        if complete:
-            return _pairs(found)
+    while searched < (local_start := log.local_log_start_offset):
+        for each in slices(remote, lineage, searched, local_start):
+            entries = yield from reader.aborted(each.segment)
+            own = [entry for entry in entries if searched <= entry.last_offset < each.end_offset]
+            some, complete = select(own, start, end)
+            found.update(dict.fromkeys(some))
+            searched = each.end_offset
+            if complete:
+                return _pairs(found)
+        searched = local_start
     found.update(dict.fromkeys(log.aborted_transactions(searched, end)))
     return _pairs(found)
 

@@ -25,7 +25,7 @@ from ottla.records.record import read_records
 from ottla.testing.sim.object_store import ObjectStoreFaults
 from ottla.tiered.object_names import ObjectKind, object_name
 from tests.drawn import examples
-from tests.unit.broker.remote.support import Bench
+from tests.unit.broker.remote.support import Bench, tiered
 from tests.unit.log.support import Environment, append, batch, offset_for_timestamp
 from tests.unit.log.test_partition_log import marker
 
@@ -540,6 +540,39 @@ def test_an_abort_marker_in_a_later_segment_or_the_local_log_is_found(remote: in
     bench.tier(remote)
     assert bench.read(0, committed=True).aborted == ((1, 0),)
     assert bench.read(1, 10, committed=True).aborted == ()  # No record of a transaction in it.
+
+
+def test_an_abort_marker_that_leaves_the_local_log_during_the_search_is_found() -> None:
+    plain = [(0, "write")] * 3
+    log = transactions([(1, "write"), *plain, *plain, *plain, *plain, (1, "abort"), *plain, *plain])
+    bench = Bench(log, SMALL)
+    bench.tier(3)
+    ended: list[None] = []
+    wanted = bench.wanted(0, committed=True)
+    assert bench.reader.read(wanted, bench.closed, lambda: ended.append(None)) is None
+    index = f".{ObjectKind.TXN_INDEX.value}"
+    bench.run_until(lambda: any(name.endswith(index) for name, _, _ in bench.reader.ranges._reads))
+    tiered(log, len(log.segments) - 1)  # Local retention.
+    bench.run_until(lambda: bool(ended))
+    found = bench.reader.read(wanted, bench.closed, lambda: None)
+    assert isinstance(found, RemoteData)
+    assert found.aborted == ((1, 0),)
+
+
+def test_records_whose_abort_marker_expires_during_the_search_are_not_returned() -> None:
+    plain = [(0, "write")] * 3
+    log = transactions([(1, "write"), *plain, *plain, *plain, *plain, (1, "abort"), *plain, *plain])
+    bench = Bench(log, SMALL)
+    bench.tier()
+    ended: list[None] = []
+    wanted = bench.wanted(0, committed=True)
+    assert bench.reader.read(wanted, bench.closed, lambda: ended.append(None)) is None
+    index = f".{ObjectKind.TXN_INDEX.value}"
+    bench.run_until(lambda: any(name.endswith(index) for name, _, _ in bench.reader.ranges._reads))
+    log.advance_log_start(log.local_log_start_offset)
+    bench.remote.known.clear()
+    bench.run_until(lambda: bool(ended))
+    assert bench.reader.read(wanted, bench.closed, lambda: None) is Error.OFFSET_OUT_OF_RANGE
 
 
 def test_a_search_that_ends_with_its_first_segment_is_found_out(

@@ -30,7 +30,10 @@ END_TIMEOUT_S = 10.0
 
 
 class CleanerDied(Exception):
-    """The child process ended before its job did."""
+    """The child process ended before its job did, or could not be started.
+
+    No OSError: that would be one of the log's disk.
+    """
 
 
 class ProcessRunner:
@@ -44,8 +47,13 @@ class ProcessRunner:
         """Begin a cleaning; return what kills it. See `ottla.log.cleaner.log_cleaner.Runner`."""
         child = _Child(job, lambda result: self._hand_over(on_result, result))
         thread = threading.Thread(target=child.run, name="ottla-cleaner", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError as error:
+            died = CleanerDied(f"no thread for the cleaning process: {error}")
+            self._hand_over(on_result, died)
+            return child.kill
         self._threads = {each for each in self._threads if each.is_alive()} | {thread}
-        thread.start()
         return child.kill
 
     def _hand_over(self, on_result: Callable[[Result], None], result: Result) -> None:
@@ -76,6 +84,9 @@ class _Child:
     def run(self) -> None:
         try:
             self._work()
+        except OSError as error:
+            # Of the process or its pipes; one of the disk is a result.
+            self._on_result(CleanerDied(f"the cleaning process failed: {error}"))
         except Exception as error:
             # Reported like any other end: the loop decides what it means.
             self._on_result(error)

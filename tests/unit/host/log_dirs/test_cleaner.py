@@ -8,13 +8,15 @@ import asyncio
 import os
 import pickle
 import subprocess
+import threading
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from ottla.host.log_dirs.cleaner import COMMAND, ProcessRunner, cleaner_settings
+from ottla.host.log_dirs import cleaner
+from ottla.host.log_dirs.cleaner import COMMAND, CleanerDied, ProcessRunner, cleaner_settings
 from ottla.log.cleaner.cleaner_job import (
     CleanedSegment,
     CleaningEnd,
@@ -109,6 +111,26 @@ def test_a_cleaning_that_is_given_up_is_killed(tmp_path: Path) -> None:
         assert not any(thread.is_alive() for thread in runner._threads)
 
     asyncio.run(run())
+
+
+def test_a_process_that_cannot_be_started_is_no_failure_of_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As with an OSError of a log file, which takes the log directory offline."""
+    monkeypatch.setattr(cleaner, "COMMAND", (str(tmp_path / "python"),))
+    (result,) = asyncio.run(results_of(make_job(tmp_path)))
+    assert isinstance(result, CleanerDied)
+
+
+def test_a_cleaning_without_a_thread_has_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    (result,) = asyncio.run(results_of(make_job(tmp_path)))
+    assert isinstance(result, CleanerDied)
 
 
 def test_the_brokers_properties_become_settings() -> None:

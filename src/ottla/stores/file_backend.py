@@ -41,13 +41,16 @@ class FileBackend:
     """The objects below `root`, which the first write creates.
 
     Without that directory the store is unavailable, not empty: it may be on a mount that is gone,
-    and whoever deletes must not take its objects for deleted.
+    and whoever deletes must not take its objects for deleted. So a directory that this process has
+    found is not made again: objects in it would vanish when the mount is back.
     """
 
     is_cancellable = False
 
     def __init__(self, root: str) -> None:
         self._root: Final = root
+        self._was_there = False
+        """The directory was found, or made."""
         self._threads: Final = DaemonThreads("store-file")
         self._durable: Final = DurableDirectories(root)
 
@@ -133,10 +136,15 @@ class FileBackend:
         self._durable.sync(os.path.dirname(path))
 
     def _create(self, path: str) -> int:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
         for attempt in range(CREATE_ATTEMPTS):
+            if self._was_there:
+                self._check_root()
             try:
                 os.makedirs(os.path.dirname(path), exist_ok=True)
-                return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+                descriptor = os.open(path, flags, 0o644)
+                self._was_there = True
+                return descriptor
             except (FileNotFoundError, FileExistsError):
                 # A directory went before the file, or before `makedirs` looked at it again.
                 if attempt == CREATE_ATTEMPTS - 1:
@@ -164,6 +172,7 @@ class FileBackend:
     def _check_root(self) -> None:
         if not os.path.isdir(self._root):
             raise OperationFailed(Failure.UNAVAILABLE, f"{self._root}: there is no such directory")
+        self._was_there = True
 
     def _list(self, prefix: str, after: str, limit: int) -> Page:
         self._check_root()

@@ -188,6 +188,30 @@ def test_a_store_whose_directory_is_gone_is_not_empty(tool: Tool, tmp_path: Path
     assert tool.names() == []
 
 
+def test_a_store_whose_directory_is_gone_is_not_made_again(tool: Tool, tmp_path: Path) -> None:
+    """The objects would be on the disk below the mount point, and hidden once the mount is back."""
+    tool.put("t/a", b"x")
+    root, away = tmp_path / "store", tmp_path / "away"
+    root.rename(away)
+    assert tool.put("t/b", b"x") is Failure.UNAVAILABLE
+    assert tool.put_if_absent("t/b", b"x") is Failure.UNAVAILABLE
+    assert not root.exists()
+    away.rename(root)
+    assert tool.put("t/b", b"x") is None
+    assert tool.names() == ["t/a", "t/b"]
+
+
+def test_a_directory_that_was_only_listed_is_not_made_again(tmp_path: Path) -> None:
+    root = tmp_path / "store"
+    root.mkdir()
+    bench = RealBench(lambda: FileBackend(str(root)), tmp_path)
+    tool = Tool(bench)
+    assert tool.names() == []
+    root.rmdir()
+    assert tool.put("t/a", b"x") is Failure.UNAVAILABLE
+    bench.close()
+
+
 def test_a_store_that_may_not_be_written(tool: Tool, monkeypatch: pytest.MonkeyPatch) -> None:
     def refused(path: str, *arguments: object) -> int:
         raise PermissionError(errno.EACCES, "Permission denied", path)

@@ -126,9 +126,13 @@ class _Cleaning:
 
     def _fill(self, latest: OffsetMap) -> int:
         """Put the dirty records' keys into the map; return the offset up to which all are in it."""
-        transactions = CleanedTransactions(self.job.aborted)
+        dirty = self._dirty()
+        # Markers before are not read here: their producers may have committed records since.
+        transactions = CleanedTransactions(
+            entry for entry in self.job.aborted if entry.last_offset >= dirty[0].base_offset
+        )
         end_offset = self.job.first_dirty
-        for segment in self._dirty():
+        for segment in dirty:
             for batch in self._batches(segment.base_offset, segment.size):
                 header = batch.header
                 discarded = transactions.may_discard(header, batch.buffer, batch.start)

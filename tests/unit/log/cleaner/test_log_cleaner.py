@@ -267,14 +267,16 @@ def test_a_checkpoint_of_a_log_that_is_gone_is_rewritten_at_load(storage: Storag
     assert read_offsets(storage.disk, CHECKPOINT) == {}
 
 
-def transaction(storage: Storage, producer: int, key: bytes, value: bytes) -> None:
+def transaction(
+    storage: Storage, producer: int, key: bytes, value: bytes | None, sequence: int = 0
+) -> None:
     storage.append(
         batch(
-            [value],
+            [value],  # type: ignore[list-item]
             key=key,
             producer_id=producer,
             producer_epoch=0,
-            base_sequence=0,
+            base_sequence=sequence,
             transactional=True,
         )
     )
@@ -311,6 +313,23 @@ def test_aborted_data_goes_and_hides_nothing(storage: Storage) -> None:
         storage.env.pass_ms(DELETE_RETENTION_MS)
     assert storage.batch_count() == 4
     assert storage.log.aborted_transactions(0, 8) == []
+
+
+def test_an_abort_that_was_cleaned_before_hides_no_later_transaction(storage: Storage) -> None:
+    storage.append(batch([b"old"], key=b"a"))
+    transaction(storage, 1, b"b", b"aborted")
+    end(storage, 1, committed=False)
+    storage.clean()
+    assert [entry.producer_id for entry in storage.log.aborted_transactions(0, 3)] == [1]
+
+    transaction(storage, 1, b"a", None, sequence=1)
+    end(storage, 1, committed=True)
+    storage.clean()
+    assert storage.rows() == [(3, b"a", None)]
+    storage.env.pass_ms(DELETE_RETENTION_MS)
+    storage.append(batch([b"x"], key=b"other"))
+    storage.clean()
+    assert [row[1] for row in storage.rows()] == [b"other"]
 
 
 def test_an_active_producers_last_batch_stays_if_only_empty(storage: Storage) -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
+from ottla.base.errors import Error
 from ottla.base.ids import Uuid
 from ottla.client.cluster import ClusterClient
 from ottla.client.errors import check
@@ -11,6 +12,7 @@ from ottla.client.partitions import TopicPartition
 from ottla.client.remote_logs import describe_remote_logs
 from ottla.records.errors import CorruptBatch
 from ottla.spark.cluster_options import retried
+from ottla.spark.fetching import MAX_WAIT_MS
 from ottla.spark.raw_options import log
 from ottla.spark.store_session import ObjectMissingError, StoreSession
 from ottla.spark.tier_planning import (
@@ -102,20 +104,28 @@ def aborted_at(client: ClusterClient, key: TopicPartition, topic_id: Uuid, offse
 
     Those that began before and end there or behind are among them. Raises: ClusterError.
     """
-    data = retried(
-        client,
-        f"looking up aborted transactions of {key[0]}-{key[1]} at offset {offset}",
-        lambda: fetch(
+    subject = f"{key[0]}-{key[1]}"
+
+    def ask() -> Pairs:
+        data = fetch(
             client,
             key,
             offset,
             topic_id=topic_id,
             max_bytes=ONE_BATCH_BYTES,
-            max_wait_ms=0,
+            max_wait_ms=MAX_WAIT_MS,
             read_committed=True,
-        ),
-    )
-    return tuple((each.producer_id, each.first_offset) for each in data.aborted_transactions or ())
+        )
+        check(subject, data.error_code)
+        if not data.records:
+            # It names transactions with records only, and has not read remote ones in time.
+            check(subject, Error.REQUEST_TIMED_OUT)
+        return tuple(
+            (each.producer_id, each.first_offset) for each in data.aborted_transactions or ()
+        )
+
+    what = f"looking up aborted transactions of {subject} at offset {offset}"
+    return retried(client, what, ask)
 
 
 # Indexes

@@ -4,6 +4,7 @@ Method: a fake broker with a tiered log in a directory; segments vanish and brok
 one request and the next.
 """
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,13 +13,13 @@ from ottla.base.errors import Error
 from ottla.base.ids import Uuid
 from ottla.client.cluster import ClusterClient
 from ottla.spark import tier_lookup
-from ottla.spark.errors import RemoteStorageError
+from ottla.spark.errors import ClusterError, RemoteStorageError
 from ottla.spark.options import ReadOptions
 from ottla.spark.planner import plan
 from ottla.spark.store_session import StoreSession
 from ottla.tiered.object_names import ObjectKind, object_name
 from ottla.wire.messages.describe_remote_log import DescribeRemoteLogRequest
-from ottla.wire.messages.fetch import FetchRequest
+from ottla.wire.messages.fetch import FetchRequest, FetchResponse
 from tests.unit.spark.fake_broker import ID, TIERED, TOPIC, FakeBroker
 from tests.unit.spark.tiered_log import TieredLog
 
@@ -81,6 +82,44 @@ def test_transactions_that_end_where_only_brokers_have_the_marker(tmp_path: Path
         broker.received.clear()
         plan(options(tmp_path, broker, isolation="read_uncommitted"))
         assert broker.count(FetchRequest) == 0
+
+
+@pytest.mark.parametrize("error", [Error.NONE, Error.NOT_LEADER_OR_FOLLOWER])
+def test_a_broker_that_has_not_read_the_records_in_time_is_asked_again(
+    tmp_path: Path, error: Error
+) -> None:
+    """A broker names transactions with records only, and its read of remote ones may take long."""
+    log = drawn()
+    log.write(tmp_path)
+    unread = [error, Error.NONE]
+
+    class Slow(FakeBroker):
+        def answer(self, request: object) -> tuple[object, bool]:
+            found, sent = super().answer(request)
+            if isinstance(found, FetchResponse) and unread:
+                (topic,) = found.responses
+                (data,) = topic.partitions
+                empty = replace(
+                    data, error_code=unread.pop(0), records=b"", aborted_transactions=()
+                )
+                found = replace(found, responses=(replace(topic, partitions=(empty,)),))
+            return found, sent
+
+    with Slow(versions=TIERED) as broker:
+        broker.logs[0] = log.served()
+        [task] = plan(options(tmp_path, broker))
+        aborted = [each.remote and each.remote.aborted for each in task.splits]
+        assert aborted == [((11, 3), (12, 6)), ((12, 6),), None]
+
+
+def test_transactions_that_cannot_be_looked_up_fail_the_plan(tmp_path: Path) -> None:
+    log = drawn()
+    log.write(tmp_path)
+    with FakeBroker(versions=TIERED) as broker:
+        broker.logs[0] = log.served()
+        broker.faults[FetchRequest] += [Error.OFFSET_OUT_OF_RANGE]
+        with pytest.raises(ClusterError, match="aborted transactions of t-0 at offset 11"):
+            plan(options(tmp_path, broker))
 
 
 def test_brokers_that_do_not_describe_tiers(

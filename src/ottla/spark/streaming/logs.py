@@ -210,18 +210,21 @@ class BrokerLogs:
     def plan(self, stretches: Sequence[Stretch]) -> list[Task]:
         """Return the tasks of a batch. Raises: DataLossError where the options say so."""
         options = self._options
-        ids = lookup.subscribed(self._client, _named(stretches), skip_unknown=True)
-        there = {
-            each.key: each.topic_id
-            for each in stretches
-            if each.key in ids and is_same_id(ids[each.key], each.topic_id)
-        }
         ends = {each.key: each.end for each in stretches}
-        # A high watermark that is behind for a moment is waited for, as in `partitions`.
+        # Metadata and high watermarks that are behind for a moment are waited for, as in
+        # `partitions`.
         deadline = time.monotonic() + SETTLE_SECONDS
         while True:
+            ids = lookup.subscribed(self._client, _named(stretches), skip_unknown=True)
+            there = {
+                each.key: each.topic_id
+                for each in stretches
+                if each.key in ids and is_same_id(ids[each.key], each.topic_id)
+            }
             facts = self._with_uncommitted_ends(ends, facts_of(self._client, options, there))
-            is_whole = all(each.latest >= ends[each.key] for each in facts)
+            is_whole = ends.keys() <= ids.keys() and all(
+                each.latest >= ends[each.key] for each in facts
+            )
             if is_whole or time.monotonic() >= deadline:
                 break
             time.sleep(PAUSE_SECONDS)

@@ -34,6 +34,7 @@ from ottla.spark.streaming import reader as stream_reader
 from ottla.spark.streaming.offsets import StreamOffset
 from ottla.spark.streaming.reader import StreamReader
 from ottla.wire.messages.list_offsets import ListOffsetsRequest
+from ottla.wire.messages.metadata import MetadataRequest
 from tests.unit.spark.fake_broker import DROP, TIERED, TOPIC, FakeBroker, Log
 from tests.unit.spark.test_tiered_planner import new_store
 from tests.unit.spark.tiered_log import TieredLog, half_copied
@@ -269,6 +270,28 @@ def test_a_batch_of_a_topic_that_is_gone_when_it_is_repeated(broker: FakeBroker)
     assert stream.restarted(onRecreate="restart").partitions(start, end) == []
     stream.journal.append(end)
     assert stream.batch() == span(0, 0, 5)
+
+
+@pytest.mark.parametrize("on_recreate", ["fail", "restart"])
+def test_a_batch_of_a_topic_that_a_broker_does_not_know_yet(
+    broker: FakeBroker, on_recreate: str
+) -> None:
+    """A query is started again, and the first broker that it asks was just started, too."""
+    fill(broker.logs[0], 5)
+    stream = Stream(broker, startingOffsets="earliest", onRecreate=on_recreate)
+    start, end = stream.start(), stream.plan()
+    stream.restarted()
+    broker.received.clear()
+    broker.exists = False
+    answer = broker.answer
+
+    def learning(request: Any) -> Any:
+        found = answer(request)
+        broker.exists = broker.count(MetadataRequest) > 2
+        return found
+
+    broker.answer = learning  # type: ignore[method-assign]
+    assert stream.run(start, end) == span(0, 0, 5)
 
 
 def test_records_that_expired(broker: FakeBroker) -> None:

@@ -5,6 +5,7 @@ from collections.abc import Collection, Iterable
 from contextlib import suppress
 from typing import Final
 
+from ottla.base.errors import Error
 from ottla.base.ids import Uuid
 from ottla.client.cluster import ClusterClient
 from ottla.client.errors import ClientError, check
@@ -56,6 +57,28 @@ def subscribed(
             count = sum(topic == key[0] for topic, _ in found)
             raise ClusterError(f"topic {key[0]} has no partition {key[1]}: it has {count}")
     return {key: found[key] for key in subscription.partitions if key in found}
+
+
+def ids_of(client: ClusterClient, names: Collection[str]) -> dict[str, Uuid]:
+    """Return the ids of the topics that exist. Raises: ClusterError.
+
+    What a broker does not know is asked for again for some seconds: perhaps it was just started.
+    """
+
+    def look(*, skip_unknown: bool) -> dict[str, Uuid]:
+        found = retried(
+            client,
+            "looking up topics",
+            lambda: client.topics(sorted(names), skip_unknown=skip_unknown),
+        )
+        return {each.name or "": each.topic_id for each in found}
+
+    try:
+        return look(skip_unknown=False)
+    except ClusterError as error:
+        if error.code != Error.UNKNOWN_TOPIC_OR_PARTITION:
+            raise
+        return look(skip_unknown=True)
 
 
 def includes(subscription: Subscription, key: TopicPartition) -> bool:

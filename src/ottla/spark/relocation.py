@@ -6,8 +6,7 @@ from typing import Final
 
 from ottla.base.ids import NO_UUID, Uuid
 from ottla.client.cluster import ClusterClient
-from ottla.spark import tier_lookup
-from ottla.spark.cluster_options import retried
+from ottla.spark import lookup, tier_lookup
 from ottla.spark.losses import deleted, expired, report_losses
 from ottla.spark.options import ReadOptions
 from ottla.spark.splits import Split
@@ -43,10 +42,7 @@ def relocate(
         return _in_store(split, options, session, missing)
     key = (split.topic, split.partition)
     with ClusterClient(options.brokers) as client:
-        topics = retried(
-            client, "looking up topics", lambda: client.topics([split.topic], skip_unknown=True)
-        )
-        if not topics or not is_same(split, topics[0].topic_id):
+        if not is_same(split, lookup.ids_of(client, [split.topic]).get(split.topic)):
             report_losses([deleted(split, split.start)], fail=options.fail_on_data_loss)
             return []
         for pause_s in PAUSES_SECONDS:

@@ -8,7 +8,6 @@ from typing import Any, Final
 from ottla.client.cluster import ClusterClient
 from ottla.client.offsets import LATEST
 from ottla.spark import lookup
-from ottla.spark.cluster_options import retried
 from ottla.spark.losses import deleted, report_losses, shorter
 from ottla.spark.options import ReadOptions
 from ottla.spark.planner import Task
@@ -76,10 +75,7 @@ def _ended(splits: tuple[Split, ...], options: ReadOptions) -> list[Split]:
     ended: list[Split] = []
     losses: list[str] = []
     with ClusterClient(options.brokers) as client:
-        topics = retried(
-            client, "looking up topics", lambda: client.topics(sorted(names), skip_unknown=True)
-        )
-        ids = {each.name or "": each.topic_id for each in topics}
+        ids = lookup.ids_of(client, names)
         there = [each for each in splits if each.is_open and is_same(each, ids.get(each.topic))]
         latest = lookup.offsets_at(
             client,

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from ottla.base.errors import Error
 from ottla.base.ids import Uuid
 from ottla.spark import relocation
 from ottla.spark.errors import DataLossError, RemoteStorageError
@@ -21,6 +22,7 @@ from ottla.spark.tasks import read_remote
 from ottla.tiered.manifest import Manifest
 from ottla.tiered.manifest_codec import encode_manifest
 from ottla.tiered.object_names import manifest_name
+from ottla.wire.messages.metadata import MetadataRequest
 from tests.unit.spark.fake_broker import ID, TIERED, TOPIC, FakeBroker
 from tests.unit.spark.test_tiered_planner import new_store
 from tests.unit.spark.tiered_log import TieredLog, half_copied
@@ -103,6 +105,15 @@ def test_records_that_brokers_still_have(log: TieredLog, root: Path, broker: Fak
     """Such as local ones, after their segment was deleted because tiered storage was disabled."""
     planned = Planned(root, broker)
     remove_segments(log, root, broker, 0)
+    assert planned.offsets() == list(range(10))
+
+
+def test_a_broker_that_does_not_know_the_topic_yet(
+    log: TieredLog, root: Path, broker: FakeBroker
+) -> None:
+    planned = Planned(root, broker)
+    remove_segments(log, root, broker, 0)
+    broker.faults[MetadataRequest] += [Error.UNKNOWN_TOPIC_OR_PARTITION]
     assert planned.offsets() == list(range(10))
 
 

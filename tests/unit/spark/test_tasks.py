@@ -8,11 +8,13 @@ from typing import Any
 
 import pytest
 
+from ottla.base.errors import Error
 from ottla.base.ids import Uuid
 from ottla.spark.errors import DataLossError
 from ottla.spark.planner import Task
 from ottla.spark.splits import Split
 from ottla.spark.tasks import read_task
+from ottla.wire.messages.metadata import MetadataRequest
 from tests.unit.spark.fake_broker import ID, TOPIC, FakeBroker
 from tests.unit.spark.test_reading import COLUMNS, batch, options
 
@@ -55,3 +57,17 @@ def test_an_open_split_of_a_deleted_log() -> None:
             with pytest.raises(DataLossError, match=r"since the query was planned\."):
                 task_rows(broker, split)
         assert list(read_task(Task((idle,)), lenient, COLUMNS)) == []
+
+
+@pytest.mark.parametrize("fail", [True, False])
+def test_a_broker_that_does_not_know_the_topic_yet(fail: bool) -> None:
+    with FakeBroker() as broker:
+        broker.logs[0].append(batch(0, 10))
+        chosen = options(broker.options(), fail_on_data_loss=fail)
+        for split in (
+            Split(TOPIC, ID, 0, 0, 0, True, True),
+            Split(TOPIC, ID, 0, 0, 5, True, True),
+        ):
+            broker.faults[MetadataRequest] += [Error.UNKNOWN_TOPIC_OR_PARTITION]
+            found = read_task(Task((split,)), chosen, COLUMNS)
+            assert sum(each.num_rows for each in found) == 10

@@ -183,7 +183,11 @@ def facts_of(
 def _ranges(
     client: ClusterClient, options: ReadOptions, facts: list[PartitionFacts]
 ) -> list[Range]:
-    return resolved(options, facts, lambda wanted: lookup.offsets_at(client, wanted))
+    return resolved(
+        options,
+        facts,
+        lambda wanted: lookup.offsets_at(client, wanted, read_committed=options.read_committed),
+    )
 
 
 def resolved(

@@ -175,7 +175,8 @@ def start_of(
                 f"no record of {facts.topic}-{facts.partition} is as new as the start requires; "
                 "startingOffsetsByTimestampStrategy=latest starts at the end there"
             )
-        return facts.latest if offset is None else max(facts.earliest, offset)
+        # Records may have come since the end was looked up.
+        return facts.latest if offset is None else max(facts.earliest, min(offset, facts.latest))
     if isinstance(limit, Offsets):
         offset = limit.by_partition[facts.key]
         if offset in (EARLIEST, LATEST):

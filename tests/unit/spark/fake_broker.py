@@ -164,7 +164,8 @@ class FakeBroker:
             for each in topic.partitions:
                 log = self.logs[each.partition_index]
                 edges = {-1: log.end_for(request.isolation_level), -2: log.start}
-                offset = edges.get(each.timestamp, _offset_since(log, each.timestamp))
+                since = _offset_since(log, each.timestamp, edges[-1])
+                offset = edges.get(each.timestamp, since)
                 answers.append(
                     list_offsets.ListOffsetsPartitionResponse(
                         partition_index=each.partition_index,
@@ -279,12 +280,12 @@ class FakeBroker:
         return 0
 
 
-def _offset_since(log: Log, timestamp: int) -> int:
+def _offset_since(log: Log, timestamp: int, end: int) -> int:
     for position, header in iter_headers(log.data):
         if header.max_timestamp >= timestamp and header.next_offset > log.start:
             found = find_timestamp(log.data, position, header, timestamp, log.start)
             if found is not None:
-                return found[0]
+                return found[0] if found[0] < end else -1
     return -1
 
 

@@ -76,6 +76,22 @@ def test_named_partitions_and_timestamps() -> None:
         assert len(plan(options(broker, endingTimestamp="7"))) == 2
 
 
+def test_a_start_by_timestamp_behind_the_last_stable_offset() -> None:
+    """Later actions read what is committed then: the partition must not be left out."""
+    with FakeBroker() as broker:
+        for time_ms in (5, 50):
+            broker.logs[0].append(encode_batch([(None, b"v", (), time_ms)] * 10))
+        broker.logs[0].first_open = 8
+        since = {"startingTimestamp": "50", "isolation": "read_committed"}
+        with pytest.raises(OptionError, match="no record of t-0 is as new"):
+            plan(options(broker, **since))
+        since["startingOffsetsByTimestampStrategy"] = "latest"
+        [task] = plan(options(broker, **since))
+        assert task.splits == (Split(TOPIC, ID, 0, 8, 8, False, True),)
+        del since["isolation"]
+        assert ranges(plan(options(broker, **since))) == [(10, 20)]
+
+
 def test_nothing_matches() -> None:
     with FakeBroker() as broker:
         raw = {"kafka.bootstrap.servers": f"127.0.0.1:{broker.port}", "subscribePattern": "x"}

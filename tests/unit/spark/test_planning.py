@@ -189,6 +189,8 @@ def test_limits_by_timestamp() -> None:
         resolved(since)
     # The log was cut after the search.
     assert resolved(since, starting_found=4) == ([(10, 100)], [])
+    # Records came before the search.
+    assert resolved(since, starting_found=102) == ([(100, 100)], [])
 
 
 def test_every_partition_must_be_named() -> None:

@@ -151,7 +151,9 @@ def find_topic(source: Source, start: Bound, end: Bound) -> TopicOffsets:
             edges = lookup.edges_of(client, sorted(ids), read_committed=options.read_committed)
             facts = facts_between(ids, edges)
             times = [
-                lookup.offsets_at(client, _wanted(facts, bound))
+                lookup.offsets_at(
+                    client, _wanted(facts, bound), read_committed=options.read_committed
+                )
                 if bound.time_ms is not None
                 else {}
                 for bound in (start, end)
@@ -226,7 +228,8 @@ def _at(bound: Bound, partition: int, by_time: Mapping[int, int | None], latest:
         return bound.offset
     if bound.time_ms is not None:
         offset = by_time.get(partition)
-        return latest if offset is None else offset
+        # Records may have come since the end was looked up.
+        return latest if offset is None else min(offset, latest)
     return None
 
 

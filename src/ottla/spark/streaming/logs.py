@@ -181,7 +181,9 @@ class BrokerLogs:
 
     def offsets_at(self, timestamps: ByPartition) -> Found:
         """Return the first offset of each partition with a timestamp (ms) or a later one."""
-        return lookup.offsets_at(self._client, timestamps)
+        return lookup.offsets_at(
+            self._client, timestamps, read_committed=self._options.read_committed
+        )
 
     def places(self, unread: Sequence[Unread]) -> dict[TopicPartition, list[Place]]:
         """Return what is unread, with its sizes."""

@@ -3,6 +3,7 @@
 Method: hypothesis over partitions and bounds, against the definition; a table of losses.
 """
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.base.ids import Uuid
+from ottla.records.builder import encode_batch
 from ottla.spark.errors import OptionError
 from ottla.spark.jobs.documents import OffsetRange
 from ottla.spark.jobs.source_ranges import (
@@ -17,9 +19,11 @@ from ottla.spark.jobs.source_ranges import (
     Bound,
     Source,
     TopicOffsets,
+    find_ranges,
     resolve_ranges,
 )
 from ottla.spark.planning import PartitionFacts
+from tests.unit.spark.fake_broker import TOPIC, FakeBroker
 
 ID = Uuid(b"i" * 16)
 
@@ -78,6 +82,25 @@ def test_bounds_by_time() -> None:
         OffsetRange(1, 0, 9),
     )
     assert dict(resolve_ranges(topic, at, EDGE, {}).starts) == {0: 4, 1: 9}
+
+
+def test_records_that_come_while_times_are_looked_up_are_not_lost() -> None:
+    at = Bound(time_ms=1)
+    result = resolve_ranges(found((0, 9), starts={0: 11}), at, EDGE, {})
+    assert (result.ranges, result.losses, dict(result.starts)) == ((), (), {0: 9})
+
+
+def test_a_start_by_time_behind_an_open_transaction() -> None:
+    with FakeBroker() as broker:
+        for time_ms in (5, 50):
+            broker.logs[0].append(encode_batch([(None, b"v", (), time_ms)] * 10))
+        broker.logs[0].first_open = 8
+        source = Source(topic=TOPIC, cluster=broker.options())
+        at = Bound(time_ms=50)
+        result = find_ranges(source, at, EDGE)
+        assert (result.ranges, result.losses) == ((), ())
+        result = find_ranges(replace(source, read_committed=False), at, EDGE)
+        assert result.ranges == (OffsetRange(0, 10, 20),)
 
 
 def test_losses() -> None:

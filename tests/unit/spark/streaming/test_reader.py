@@ -342,6 +342,17 @@ def test_only_committed_records(broker: FakeBroker) -> None:
     assert stream.batch() == span(0, 8, 10)
 
 
+def test_a_start_by_timestamp_behind_the_last_stable_offset(broker: FakeBroker) -> None:
+    fill(broker.logs[0], 5, 5)
+    for log in broker.logs:
+        log.append(encode_batch([(None, b"value", (), 50)] * 5))
+    broker.logs[0].first_open = 5
+    since = {"startingTimestamp": "50", "isolation": "read_committed"}
+    stream = Stream(broker, **since)
+    with pytest.raises(OptionError, match="no record of t-0 is as new"):
+        stream.start()
+
+
 def test_a_topic_that_is_re_created_while_it_is_looked_up(broker: FakeBroker) -> None:
     """Offsets are asked for by name: they must not be taken for those of the former topic."""
     fill(broker.logs[0], 50)

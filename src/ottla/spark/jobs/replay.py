@@ -17,7 +17,7 @@ from typing import Any, Final, TypeVar
 
 import pyarrow as pa
 
-from ottla.base.ids import Uuid
+from ottla.base.ids import Uuid, uuid_text
 from ottla.client.cluster import ClientConfig, ClusterClient
 from ottla.client.errors import ClientError, NoSuchVersionError, check
 from ottla.client.partitions import TopicPartition
@@ -234,6 +234,7 @@ def _plan(options: ReplayOptions, store: TargetStore) -> ReplayPlan:
         target = find_target(client, options.to)
     if job is not None:
         state.check_same(job, options.asked())
+        _check_topic_id(options.source, job.topic_id)
         _check_target(options, target, job)
         positions = [(each, state.read_progress(store, each)) for each in job.ranges]
         left = tuple(
@@ -241,6 +242,7 @@ def _plan(options: ReplayOptions, store: TargetStore) -> ReplayPlan:
         )
         return ReplayPlan(job=job, is_new=False, left=left)
     found = find_ranges(options.source, options.start, options.end)
+    _check_topic_id(options.source, found.topic_id)
     report_lost(options.source, found)
     job = ReplayJob(
         topic=options.source.topic,
@@ -253,6 +255,14 @@ def _plan(options: ReplayOptions, store: TargetStore) -> ReplayPlan:
     )
     _check_target(options, target, job)
     return ReplayPlan(job=job, is_new=True, left=found.ranges, losses=found.losses)
+
+
+def _check_topic_id(source: Source, found: Uuid) -> None:
+    """Refuse another topic than the one that was named: the cluster may have a later one."""
+    if source.topic_id is not None and source.topic_id != found:
+        raise ClusterError(
+            f"topic {source.topic} has the id {uuid_text(found)}, not {uuid_text(source.topic_id)}"
+        )
 
 
 def find_target(client: ClusterClient, name: str) -> Target:

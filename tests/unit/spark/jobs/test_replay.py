@@ -208,6 +208,25 @@ def test_a_target_or_a_source_that_was_created_again(
         run(source, target, tmp_path)
 
 
+def test_a_topic_that_is_not_the_named_one(
+    source: FakeBroker, target: FakeBroker, tmp_path: Path
+) -> None:
+    def replayed(topic_id: Uuid) -> ReplayResult:
+        chosen = options(source, target, tmp_path)
+        named = replace(chosen.source, topic_id=topic_id)
+        return replay(FakeSpark(), replace(chosen, source=named))
+
+    former = Uuid(b"f" * 16)
+    with pytest.raises(ClusterError, match=r"topic t has the id aWlp.*, not ZmZm"):
+        replayed(former)
+    assert not any(log.end for log in target.logs)
+    assert not (tmp_path / "replay.json").exists()
+    assert replayed(source.topic_id).rows == PARTITIONS * EACH
+    # Nor is a replay of another topic continued.
+    with pytest.raises(ClusterError, match=r"topic t has the id aWlp.*, not ZmZm"):
+        replayed(former)
+
+
 def test_a_state_that_cannot_be_read(
     source: FakeBroker, target: FakeBroker, tmp_path: Path
 ) -> None:

@@ -160,20 +160,20 @@ class BrokerLogs:
     def _late(
         self, position: StreamOffset, facts: list[PartitionFacts]
     ) -> set[tuple[TopicPartition, int]]:
-        """Return what is missing, or ends before the position: perhaps it is only not known yet.
+        """Return what is missing, is of another topic, or ends before the position: perhaps it is
+        only not known yet.
 
-        A broker that was just started may not know a topic yet, and the high watermark of a new
-        leader may be behind for a moment.
+        A broker that was just started may not know a topic yet, one that was frozen may know a
+        former one only, and the high watermark of a new leader may be behind for a moment.
         """
         seen = {each.key: each for each in facts}
         late = set()
         for key, reached in position:
             found = seen.get(key)
             is_gone = found is None and lookup.includes(self._options.subscription, key)
-            is_behind = (
-                found is not None
-                and is_same_id(position.topics[key[0]].topic_id, found.topic_id)
-                and found.latest < reached
+            is_behind = found is not None and (
+                found.latest < reached
+                or not is_same_id(position.topics[key[0]].topic_id, found.topic_id)
             )
             if is_gone or is_behind:
                 late.add((key, reached))
@@ -224,7 +224,7 @@ class BrokerLogs:
                 if each.key in ids and is_same_id(ids[each.key], each.topic_id)
             }
             facts = self._with_uncommitted_ends(ends, facts_of(self._client, options, there))
-            is_whole = ends.keys() <= ids.keys() and all(
+            is_whole = len(there) == len(ends) and all(
                 each.latest >= ends[each.key] for each in facts
             )
             if is_whole or time.monotonic() >= deadline:

@@ -35,7 +35,7 @@ from ottla.spark.streaming.offsets import StreamOffset
 from ottla.spark.streaming.reader import StreamReader
 from ottla.wire.messages.list_offsets import ListOffsetsRequest
 from ottla.wire.messages.metadata import MetadataRequest
-from tests.unit.spark.fake_broker import DROP, TIERED, TOPIC, FakeBroker, Log
+from tests.unit.spark.fake_broker import DROP, ID, TIERED, TOPIC, FakeBroker, Log
 from tests.unit.spark.test_tiered_planner import new_store
 from tests.unit.spark.tiered_log import TieredLog, half_copied
 
@@ -240,6 +240,35 @@ def test_a_topic_that_is_re_created(broker: FakeBroker, caplog: pytest.LogCaptur
     assert restarting.batch() == []
     strict.restarted(failOnDataLoss="false")
     assert strict.batch() == span(0, 0, 10)
+
+
+@pytest.mark.parametrize("on_recreate", ["fail", "restart"])
+def test_a_broker_that_knows_the_former_topic_only(broker: FakeBroker, on_recreate: str) -> None:
+    """It was frozen while the topic was re-created: the stream is ahead of its metadata."""
+    fill(broker.logs[0], 5)
+    stream = Stream(broker, startingOffsets="earliest", onRecreate=on_recreate)
+    assert stream.batch() == span(0, 0, 5)
+    answer = broker.answer
+
+    def learning(request: Any) -> Any:
+        found = answer(request)
+        if broker.count(MetadataRequest) > 3:
+            broker.topic_id = ID
+        return found
+
+    broker.answer = learning  # type: ignore[method-assign]
+
+    def thaw() -> None:
+        broker.received.clear()
+        broker.topic_id = OTHER
+        stream.restarted()
+
+    thaw()
+    assert stream.batch() == []
+    fill(broker.logs[0], 5)
+    start, end = stream.start(), stream.plan()
+    thaw()
+    assert stream.run(start, end) == span(0, 5, 10)
 
 
 def test_a_topic_that_is_deleted(broker: FakeBroker, caplog: pytest.LogCaptureFixture) -> None:

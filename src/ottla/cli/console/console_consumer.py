@@ -4,6 +4,9 @@ import random
 import signal
 import sys
 import time
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
 from types import FrameType
 from typing import Annotated, Any
 
@@ -243,6 +246,8 @@ def consumer_settings(
         "isolation.level": "read_uncommitted",
         "auto.offset.reset": "earliest" if from_beginning else "latest",
         "allow.auto.create.topics": "true",
+        # Else offsets are stored, and committed, before their records are printed.
+        "enable.auto.offset.store": "false",
         **librdkafka.translate(given),
     }
     if group is None:
@@ -310,24 +315,37 @@ class _Printer:
         self._skip = skip_on_error
         self.count = 0
 
-    def show(self, messages: list[Any]) -> None:
-        """Print messages. Partition errors go to stderr."""
-        for message in messages:
-            if message.error() is not None:
-                self._complain(message.error())
-                continue
-            self.count += 1
-            if self._text is None:
-                continue
-            record = _shown(message)
-            try:
-                sys.stdout.buffer.write(self._text.line(record))
-            except ValueError as error:
-                where = f"{message.topic()}-{record.partition}, offset {record.offset}"
-                if not self._skip:
-                    raise CommandError(f"{where}: {error}") from None
-                print(f"skipped {where}: {error}", file=sys.stderr)
-        sys.stdout.buffer.flush()
+    def show(self, messages: list[Any], store: Callable[[Any], None]) -> None:
+        """Print messages. Partition errors go to stderr.
+
+        `store`: takes the last message of each partition that is printed, also where this raises:
+        the group must read again what follows it.
+        """
+        newest: dict[tuple[str, int], Any] = {}
+        try:
+            for message in messages:
+                if message.error() is not None:
+                    self._complain(message.error())
+                    continue
+                self.count += 1
+                self._print(message)
+                newest[message.topic(), message.partition()] = message
+        finally:
+            sys.stdout.buffer.flush()
+            for message in newest.values():
+                store(message)
+
+    def _print(self, message: Any) -> None:
+        if self._text is None:
+            return
+        record = _shown(message)
+        try:
+            sys.stdout.buffer.write(self._text.line(record))
+        except ValueError as error:
+            where = f"{message.topic()}-{record.partition}, offset {record.offset}"
+            if not self._skip:
+                raise CommandError(f"{where}: {error}") from None
+            print(f"skipped {where}: {error}", file=sys.stderr)
 
     def _complain(self, error: Any) -> None:
         reason = librdkafka.reason_of(error)
@@ -379,6 +397,7 @@ def _read_on(
     # A negative count or time means no limit, as in Kafka.
     most = max_messages if max_messages is not None and max_messages >= 0 else None
     patience_s = timeout_ms / 1000 if timeout_ms is not None and timeout_ms >= 0 else None
+    store = partial(_store, consumer)
     last = time.monotonic()
     while most is None or printer.count < most:
         wanted = BATCH if most is None else min(BATCH, most - printer.count)
@@ -386,12 +405,22 @@ def _read_on(
         if patience_s is not None:
             wait_s = min(wait_s, max(0.0, last + patience_s - time.monotonic()))
         # Wait for one record, then take all that are buffered: no delay on a slow topic.
+        # The first is stored before the next call, in which the group may rebalance.
         messages = consumer.consume(1, timeout=wait_s)
-        if messages and wanted > 1:
-            messages += consumer.consume(wanted - 1, timeout=0)
         if messages:
-            printer.show(messages)
+            printer.show(messages, store)
+            if wanted > 1:
+                printer.show(consumer.consume(wanted - 1, timeout=0), store)
             last = time.monotonic()
         elif patience_s is not None and time.monotonic() >= last + patience_s:
             print(f"no record came for {timeout_ms} ms", file=sys.stderr)
             return
+
+
+def _store(consumer: Any, message: Any) -> None:
+    """Store the offset after a message: the next commit includes it."""
+    from confluent_kafka import KafkaException
+
+    # Refused for a partition that another member has by now: that one reads the message again.
+    with suppress(KafkaException):
+        consumer.store_offsets(message=message)

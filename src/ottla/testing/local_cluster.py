@@ -96,6 +96,14 @@ class LocalCluster:
         """Return the nodes whose processes exist, paused ones too."""
         return [node for node in self.entry().nodes if _is_running(node)]
 
+    def started(self) -> list[int]:
+        """Return the nodes whose present processes this object has started."""
+        return [
+            node.plan.id
+            for node in self.entry().nodes
+            if node.process is not None and node.process.pid in self._children
+        ]
+
     # -- making it -----------------------------------------------------------------------------
 
     def prepare(

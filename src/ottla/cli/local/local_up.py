@@ -242,8 +242,9 @@ def _start(engine: LocalCluster, entry: ClusterEntry, timeout: float) -> None:
         engine.start()
         engine.wait_ready(timeout, report=progress.wait)
     except BaseException:
-        # Leave no process of a cluster that did not become ready.
-        engine.stop(STOP_SECONDS, report=progress.wait)
+        # Leave no process of a cluster that did not become ready. Those of another command that
+        # starts the same cluster are not this one's.
+        engine.stop(STOP_SECONDS, engine.started(), report=progress.wait)
         raise
     finally:
         progress.done()

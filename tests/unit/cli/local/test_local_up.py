@@ -191,6 +191,31 @@ def test_a_cluster_that_fails_as_it_starts_keeps_its_ports(
     assert {path: after[path] for path in before} == before
 
 
+def test_two_at_once_leave_the_cluster_of_the_first(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second has prepared the directory too when the first starts its node."""
+    prepare = LocalCluster.prepare
+    with subprocess.Popen(["sleep", "60"]) as first:
+
+        def prepare_late(self: LocalCluster, *arguments: Any) -> ClusterEntry:
+            entry = prepare(self, *arguments)
+            entry.nodes[0].process, entry.nodes[0].wanted = identify(first.pid), True
+            cluster_file.save(tmp_path, entry)
+            return entry
+
+        monkeypatch.setattr(LocalCluster, "prepare", prepare_late)
+        try:
+            ran = run("up", "--data-dir", str(tmp_path), "--port", str(free_ports(1)[0]))
+            assert ran.code == 1
+            assert ran.err.endswith(f"ottla up: node 1 runs already (pid {first.pid})\n")
+            assert first.poll() is None
+            (node,) = cluster_file.load(tmp_path).nodes
+            assert (node.process, node.wanted) == (identify(first.pid), True)
+        finally:
+            first.kill()
+
+
 def contents(directory: Path) -> dict[Path, bytes]:
     """Return every file with what is in it."""
     return {path: path.read_bytes() for path in directory.rglob("*") if path.is_file()}

@@ -122,10 +122,15 @@ def _describe(client: ClusterClient, options: GroupOptions) -> int:
 
 
 def _ends(client: ClusterClient, partitions: set[TopicPartition]) -> dict[TopicPartition, int]:
-    """Return log end offsets, without topics that were deleted since the group read them."""
-    present = {topic.name for topic in client.topics()}
-    alive = {(topic, partition) for topic, partition in partitions if topic in present}
-    return groups.log_offsets(client, alive, LATEST) if alive else {}
+    """Return log end offsets, without partitions that have no leader or do not exist any more."""
+    topics, live = client.topics(), set(client.broker_ids())
+    led = partitions & {
+        (topic.name or "", each.partition_index)
+        for topic in topics
+        for each in topic.partitions
+        if each.leader_id in live
+    }
+    return groups.log_offsets(client, led, LATEST) if led else {}
 
 
 def _warn_of_state(group: groups.Group) -> None:

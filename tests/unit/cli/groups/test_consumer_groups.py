@@ -1,5 +1,6 @@
 """`ottla consumer-groups` against a fake broker: what real brokers seldom say."""
 
+from dataclasses import replace
 from typing import Any
 
 from ottla.base.errors import Error
@@ -80,6 +81,33 @@ def test_offsets_of_a_deleted_topic_have_no_log_end(run: Run, broker: FakeBroker
     assert [line.split()[1:6] for line in ran.out.splitlines()[2:]] == [
         ["gone", "0", "3", "-", "-"],
         ["here", "0", "4", "9", "5"],
+    ]
+
+
+def test_partitions_without_a_leader_have_no_log_end(run: Run, broker: FakeBroker) -> None:
+    """One has no leader, one a leader that is down, and one is not in the topic any more."""
+    found = topic("t", 3)
+    leaders = (1, -1, 7)
+    broker.topics = [
+        replace(
+            found,
+            partitions=tuple(
+                replace(each, leader_id=leader)
+                for each, leader in zip(found.partitions, leaders, strict=True)
+            ),
+        )
+    ]
+    broker.answer(describe_wire.DescribeGroupsRequest, describe_as("Stable"))
+    committed = commit_as(*(("t", partition, 4) for partition in range(4)))
+    broker.answer(fetch_wire.OffsetFetchRequest, committed)
+    broker.answer(offsets_wire.ListOffsetsRequest, end_at(9))
+    ran = groups(run, broker, "--describe", "--group", "g")
+    assert ran.code == 0
+    assert [line.split()[1:6] for line in ran.out.splitlines()[2:]] == [
+        ["t", "0", "4", "9", "5"],
+        ["t", "1", "4", "-", "-"],
+        ["t", "2", "4", "-", "-"],
+        ["t", "3", "4", "-", "-"],
     ]
 
 

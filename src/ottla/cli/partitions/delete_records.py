@@ -16,7 +16,7 @@ from ottla.cli.options import (
 )
 from ottla.cli.typing_app import examples, new_app
 from ottla.client.cluster import ClusterClient
-from ottla.client.errors import reason_of
+from ottla.client.errors import ClientError, reason_of
 from ottla.client.partitions import TopicPartition
 from ottla.wire.messages import delete_records as wire
 
@@ -61,7 +61,7 @@ def delete_records(
             print(f"partition: {topic}-{partition}\t{outcome}")
     failed = sum(each.startswith("error") for each in outcomes.values())
     if failed:
-        raise CommandError(f"{failed} of {len(outcomes)} partitions were refused: see above")
+        raise CommandError(f"{failed} of {len(outcomes)} partitions failed: see above")
 
 
 def parse_offsets(text: str) -> dict[TopicPartition, int]:
@@ -112,7 +112,12 @@ def _delete(client: ClusterClient, wanted: dict[TopicPartition, int]) -> dict[To
             ),
             timeout_ms=client.timeout_ms,
         )
-        response = client.ask(request, wire.DeleteRecordsResponse, node=leader)
+        try:
+            response = client.ask(request, wire.DeleteRecordsResponse, node=leader)
+        except ClientError as error:
+            # What other leaders have deleted is shown all the same: it cannot be undone.
+            outcomes |= dict.fromkeys(partitions, f"error: {error}")
+            continue
         for result in response.topics:
             for each in result.partitions:
                 outcomes[result.name, each.partition_index] = (

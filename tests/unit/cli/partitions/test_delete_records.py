@@ -1,5 +1,6 @@
 """`ottla delete-records`: its JSON, its requests to leaders and its output."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -84,7 +85,45 @@ def test_watermarks_and_errors(run: Run, broker: FakeBroker, tmp_path: Path) -> 
         "partition: t-0\terror: The offset lies outside of the partition's log. "
         "(OFFSET_OUT_OF_RANGE)\n"
         "partition: t-1\tlow_watermark: 5\n",
-        "ottla delete-records: 1 of 2 partitions were refused: see above\n",
+        "ottla delete-records: 1 of 2 partitions failed: see above\n",
+    )
+
+
+def test_what_was_deleted_is_shown_where_another_leader_fails(
+    run: Run, broker: FakeBroker, tmp_path: Path
+) -> None:
+    """Broker 2, which leads partition 1, ends the connection."""
+
+    def delete(request: wire.DeleteRecordsRequest) -> Any:
+        ((name, partition),) = [(t.name, p.partition_index) for t in request.topics
+                                for p in t.partitions]  # fmt: skip
+        if partition == 1:
+            return None
+        result = wire.DeleteRecordsPartitionResult(
+            partition_index=partition, low_watermark=7, error_code=0
+        )
+        return wire.DeleteRecordsResponse(
+            topics=(wire.DeleteRecordsTopicResult(name=name, partitions=(result,)),)
+        )
+
+    found = topic("t", 2)
+    first, second = found.partitions
+    broker.topics = [replace(found, partitions=(first, replace(second, leader_id=2)))]
+    broker.others = {2: None}
+    broker.answer(wire.DeleteRecordsRequest, delete)
+    file = tmp_path / "cut.json"
+    file.write_text(GOOD)
+    ran = run(
+        "delete-records", "--bootstrap-server", broker.address, "--offset-json-file", str(file)
+    )
+    assert ran == (
+        1,
+        "Executing records delete operation\n"
+        "Records delete operation completed:\n"
+        "partition: t-0\tlow_watermark: 7\n"
+        f"partition: t-1\terror: {broker.address}: the peer closed the connection "
+        "(waiting for the response to DeleteRecords)\n",
+        "ottla delete-records: 1 of 2 partitions failed: see above\n",
     )
 
 

@@ -2,7 +2,7 @@
 
 import sys
 import time
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
 from ottla.cli.errors import CommandError
@@ -14,7 +14,7 @@ from ottla.cli.groups.group_options import GroupOptions
 from ottla.cli.options import BootstrapServer, CommandConfig, connect, one_of
 from ottla.cli.typing_app import examples, new_app
 from ottla.client.cluster import ClusterClient
-from ottla.client.errors import Refusal
+from ottla.client.errors import ClientError, NoBrokerError, Refusal
 from ottla.client.group_offsets import commit
 from ottla.client.offsets import EARLIEST, LATEST
 from ottla.client.partitions import TopicPartition
@@ -117,7 +117,8 @@ def _describe(client: ClusterClient, options: GroupOptions) -> int:
             ends = _ends(client, assigned | set(committed))
             _print(text.offset_lines(group, committed, ends))
     if missing:
-        raise CommandError(f"Consumer group '{missing[0]}' does not exist.")
+        lines = (f"Consumer group '{name}' does not exist." for name in missing)
+        raise CommandError("\n".join(lines))
     return 0
 
 
@@ -141,22 +142,42 @@ def _warn_of_state(group: groups.Group) -> None:
 
 
 def _delete(client: ClusterClient, options: GroupOptions) -> int:
-    done: list[str] = []
-    failed: list[str] = []
-    for name in _names(client, options):
-        try:
-            groups.delete_group(client, name)
-            done.append(name)
-        except Refusal as refusal:
-            failed.append(f"* Group '{name}' could not be deleted due to: {refusal.reason}")
+    names = _names(client, options)
+    done, failed = _for_each(names, lambda name: groups.delete_group(client, name))
     named = ", ".join(f"'{name}'" for name in done)
     if not failed:
         print(f"Deletion of requested consumer groups ({named}) was successful.")
         return 0
-    _print(["", "Error: Deletion of some consumer groups failed:", *failed])
+    _print(["", "Error: Deletion of some consumer groups failed:"])
+    for name, error in failed.items():
+        reason = error.reason if isinstance(error, Refusal) else error
+        print(f"* Group '{name}' could not be deleted due to: {reason}")
     if done:
         print(f"\nThese consumer groups were deleted successfully: {named}")
-    raise CommandError(f"{len(failed)} of {len(done) + len(failed)} groups were not deleted")
+    raise CommandError(f"{len(failed)} of {len(names)} groups were not deleted")
+
+
+def _for_each(
+    names: Sequence[str], act: Callable[[str], None]
+) -> tuple[list[str], dict[str, ClientError]]:
+    """Run `act` for each group; return those done, and the errors of the others.
+
+    Where no broker answers any more the rest is not tried: each try would take the whole timeout.
+    Raises: NoBrokerError where that is so from the start.
+    """
+    done: list[str] = []
+    failed: dict[str, ClientError] = {}
+    for index, name in enumerate(names):
+        try:
+            act(name)
+            done.append(name)
+        except NoBrokerError as error:
+            if index == 0:
+                raise
+            return done, failed | dict.fromkeys(names[index:], error)
+        except ClientError as error:
+            failed[name] = error
+    return done, failed
 
 
 def _delete_offsets(client: ClusterClient, options: GroupOptions) -> int:
@@ -178,23 +199,30 @@ def _reset(client: ClusterClient, options: GroupOptions) -> int:
     if not (options.dry_run or options.execute):
         print("WARN: nothing is changed, as --execute is not given.", file=sys.stderr)
     planned: dict[str, reset.Plan] = {}
-    busy = []
+    busy: list[str] = []
     for name in _names(client, options):
         group = groups.describe(client, name)
         if not group.is_inactive:
             busy.append(f"group {name} is {group.state}")
             continue
         planned[name] = _plan(client, options, name)
-        if options.execute and planned[name]:
-            commit(client, name, planned[name])
+    failed: dict[str, ClientError] = {}
+    if options.execute:
+        wanted = [name for name in planned if planned[name]]
+        _, failed = _for_each(wanted, lambda name: commit(client, name, planned[name]))
+    shown = {name: plan for name, plan in planned.items() if name not in failed}
     if options.export:
-        print(reset.format_plan(planned, one_group=len(options.group) == 1), end="")
+        print(reset.format_plan(shown, one_group=len(options.group) == 1), end="")
     else:
-        _print(text.reset_lines(planned))
+        _print(text.reset_lines(shown))
+    reasons = []
     if busy:
-        raise CommandError(
+        reasons.append(
             f"{'; '.join(busy)}: offsets can be reset only while a group has no active members"
         )
+    reasons += [f"group {name} was not reset, or only in part: {failed[name]}" for name in failed]
+    if reasons:
+        raise CommandError("; ".join(reasons))
     return 0
 
 

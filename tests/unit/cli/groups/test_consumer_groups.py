@@ -1,6 +1,7 @@
 """`ottla consumer-groups` against a fake broker: what real brokers seldom say."""
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from ottla.base.errors import Error
@@ -8,6 +9,7 @@ from ottla.wire.messages import delete_groups as delete_wire
 from ottla.wire.messages import describe_groups as describe_wire
 from ottla.wire.messages import list_groups as list_wire
 from ottla.wire.messages import list_offsets as offsets_wire
+from ottla.wire.messages import offset_commit as commit_wire
 from ottla.wire.messages import offset_fetch as fetch_wire
 from tests.unit.cli.conftest import Ran, Run
 from tests.unit.client.fake_broker import FakeBroker, topic
@@ -128,6 +130,16 @@ def test_a_group_that_is_not_there(run: Run, broker: FakeBroker) -> None:
     assert groups(run, broker, "--describe", "--group", "g") == expected
 
 
+def test_each_group_that_is_not_there_is_named(run: Run, broker: FakeBroker) -> None:
+    broker.answer(describe_wire.DescribeGroupsRequest, describe_as("Dead"))
+    ran = groups(run, broker, "--describe", "--group", "g", "--group", "h")
+    assert (ran.code, ran.err) == (
+        1,
+        "ottla consumer-groups: Consumer group 'g' does not exist.\n"
+        "Consumer group 'h' does not exist.\n",
+    )
+
+
 def test_groups_of_other_protocols_are_not_listed(run: Run, broker: FakeBroker) -> None:
     def listed(_: list_wire.ListGroupsRequest) -> Any:
         kinds = (("b", "consumer"), ("connect-cluster", "connect"), ("a", ""))
@@ -172,6 +184,85 @@ def test_some_groups_cannot_be_deleted(run: Run, broker: FakeBroker) -> None:
         "\nThese consumer groups were deleted successfully: 'idle'\n",
         "ottla consumer-groups: 1 of 2 groups were not deleted\n",
     )
+
+
+def test_groups_behind_one_that_gets_no_answer_are_deleted_too(
+    run: Run, broker: FakeBroker
+) -> None:
+    def deleted(request: delete_wire.DeleteGroupsRequest) -> Any:
+        (name,) = request.groups_names
+        if name == "b":
+            return None
+        result = delete_wire.DeletableGroupResult(group_id=name, error_code=0)
+        return delete_wire.DeleteGroupsResponse(results=(result,))
+
+    broker.answer(delete_wire.DeleteGroupsRequest, deleted)
+    ran = groups(run, broker, "--delete", "--group", "a", "--group", "b", "--group", "c")
+    assert ran == (
+        1,
+        "\nError: Deletion of some consumer groups failed:\n"
+        f"* Group 'b' could not be deleted due to: {broker.address}: the peer closed the "
+        "connection (waiting for the response to DeleteGroups)\n"
+        "\nThese consumer groups were deleted successfully: 'a', 'c'\n",
+        "ottla consumer-groups: 1 of 3 groups were not deleted\n",
+    )
+
+
+def commit_except(*refused: str) -> Any:
+    def answer(request: commit_wire.OffsetCommitRequest) -> Any:
+        code = int(Error.UNKNOWN_MEMBER_ID) if request.group_id in refused else 0
+        return commit_wire.OffsetCommitResponse(
+            topics=tuple(
+                commit_wire.OffsetCommitResponseTopic(
+                    name=each.name,
+                    partitions=tuple(
+                        commit_wire.OffsetCommitResponsePartition(
+                            partition_index=partition.partition_index, error_code=code
+                        )
+                        for partition in each.partitions
+                    ),
+                )
+                for each in request.topics
+            )
+        )
+
+    return answer
+
+
+def test_groups_that_were_reset_are_shown_where_another_was_not(
+    run: Run, broker: FakeBroker
+) -> None:
+    """Group b has a member again by the time of its commit."""
+    broker.topics = [topic("t")]
+    broker.answer(describe_wire.DescribeGroupsRequest, describe_as("Empty"))
+    broker.answer(fetch_wire.OffsetFetchRequest, commit_as(("t", 0, 4)))
+    broker.answer(offsets_wire.ListOffsetsRequest, end_at(9))
+    broker.answer(commit_wire.OffsetCommitRequest, commit_except("b"))
+    ran = groups(run, broker, "--reset-offsets", "--group", "a", "--group", "b", "--group", "c",
+                 "--all-topics", "--to-latest", "--execute")  # fmt: skip
+    assert [line.split() for line in ran.out.splitlines()[2:]] == [
+        ["a", "t", "0", "9"],
+        ["c", "t", "0", "9"],
+    ]
+    assert ran.code == 1
+    assert ran.err.startswith("ottla consumer-groups: group b was not reset, or only in part: ")
+    assert ran.err.endswith("(UNKNOWN_MEMBER_ID)\n")
+
+
+def test_nothing_is_reset_where_a_group_has_no_plan(
+    run: Run, broker: FakeBroker, tmp_path: Path
+) -> None:
+    file = tmp_path / "plan.csv"
+    file.write_text("a,t,0,5\n")
+    broker.topics = [topic("t")]
+    broker.answer(describe_wire.DescribeGroupsRequest, describe_as("Empty"))
+    broker.answer(offsets_wire.ListOffsetsRequest, end_at(9))
+    broker.answer(commit_wire.OffsetCommitRequest, commit_except())
+    ran = groups(run, broker, "--reset-offsets", "--group", "a", "--group", "b",
+                 "--from-file", str(file), "--execute")  # fmt: skip
+    assert (ran.code, ran.out) == (1, "")
+    assert ran.err.endswith(f"{file}: no offset for group b: expected some\n")
+    assert broker.requests(commit_wire.OffsetCommitRequest) == []
 
 
 def test_nothing_to_shift_from(run: Run, broker: FakeBroker) -> None:

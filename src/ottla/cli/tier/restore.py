@@ -224,6 +224,7 @@ def _wait(client: ClusterClient, plan: RestorePlan, timeout: float) -> None:
             shown = len(left)
             print_stderr(f"waiting for {_count(shown, 'partition')} of {plan.topic}: {reason}")
         time.sleep(POLL_SECONDS)
+        client.refresh()  # Leaders are elected, and move, while they are waited for.
 
 
 def _drop_ready(client: ClusterClient, topic: str, left: dict[int, PartitionPlan]) -> str:

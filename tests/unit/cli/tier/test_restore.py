@@ -3,6 +3,7 @@
 Method: manifests and objects are written by hand; what is printed and what is sent is compared.
 """
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -216,6 +217,35 @@ def test_what_is_sent_and_waited_for(
         for each in request.partitions
     ] == [(0, 6, 0, 20), (1, 6, 0, 5)]
     assert request.partitions[0].epochs == (wire.RestoreTopicEpoch(epoch=1, start_offset=0),)
+
+
+def test_leaders_that_are_elected_while_it_waits_are_asked(
+    run: Run, store: Path, broker: FakeBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At first partition 0 has no leader, and partition 1 another one."""
+    monkeypatch.setattr(command, "POLL_SECONDS", 0.0)
+    led = topic(TOPIC, partitions=2)
+    first, second = led.partitions
+    before = (replace(first, leader_id=-1), replace(second, leader_id=2))
+    broker.topics, broker.others = [replace(led, partitions=before)], {2: None}
+
+    def describe(request: described.DescribeRemoteLogRequest) -> object:
+        row = ready(request.topics[0].partitions[0], 19)
+        if broker.topics != [led]:
+            broker.topics = [led]
+            row = replace(row, error_code=Error.NOT_LEADER_OR_FOLLOWER)
+        found = described.RemoteLogTopic(
+            name=TOPIC, topic_id=TOPIC_ID, state=1, tiered_epoch=2, remote_floor_epoch=0,
+            partitions=(row,),
+        )  # fmt: skip
+        return described.DescribeRemoteLogResponse(error_code=0, topics=(found,))
+
+    broker.answer(wire.RestoreTopicRequest, lambda _: wire.RestoreTopicResponse(error_code=0))
+    broker.answer(described.DescribeRemoteLogRequest, describe)
+    where = ("--remote-storage", store.as_uri(), "--bootstrap-server", broker.address)
+    ran = run("tier", "restore", *where, "--topic", TOPIC, "--timeout", "1")
+    assert ran.code == 0, ran.err
+    assert ran.out == f"Restored topic {TOPIC} with 25 offsets.\n"
 
 
 def test_a_refusal_is_printed(run: Run, store: Path, broker: FakeBroker) -> None:

@@ -203,9 +203,9 @@ def _send_lines(
             if not line:
                 break
             number += 1
-            record = reader.read(line.rstrip(b"\n").rstrip(b"\r"), number)
+            record = reader.read(line.removesuffix(b"\n").removesuffix(b"\r"), number)
             try:
-                _send(producer, topic, record, _report(number, failures))
+                _send(producer, topic, record, number, _report(number, failures))
             except KafkaException as error:
                 reason = librdkafka.reason_of(error)
                 raise CommandError(f"line {number} was not sent: {reason}") from None
@@ -216,7 +216,7 @@ def _send_lines(
     return 1 if failures else 0
 
 
-def _send(producer: Any, topic: str, record: Any, on_delivery: Any) -> None:
+def _send(producer: Any, topic: str, record: Any, number: int, on_delivery: Any) -> None:
     while True:
         try:
             producer.produce(
@@ -227,6 +227,10 @@ def _send(producer: Any, topic: str, record: Any, on_delivery: Any) -> None:
                 on_delivery=on_delivery,
             )
         except BufferError:  # The queue is full: let some of it be sent.
+            if not len(producer):
+                raise CommandError(
+                    f"line {number} was not sent: it is larger than --max-memory-bytes"
+                ) from None
             producer.poll(0.1)
             continue
         producer.poll(0)

@@ -16,12 +16,13 @@ from ottla.client.partitions import TopicPartition
 Plan = dict[TopicPartition, int]
 
 _DURATION = re.compile(
-    r"(?P<sign>[-+]?)P(?:(?P<days>[-+]?\d+)D)?"
-    r"(?P<time>T(?:(?P<hours>[-+]?\d+)H)?(?:(?P<minutes>[-+]?\d+)M)?"
-    r"(?:(?P<seconds>[-+]?\d+(?:[.,]\d{0,9})?)S)?)?",
+    r"(?P<sign>[-+]?)P(?:(?P<days>[-+]?\d{1,18})D)?"
+    r"(?P<time>T(?:(?P<hours>[-+]?\d{1,18})H)?(?:(?P<minutes>[-+]?\d{1,18})M)?"
+    r"(?:(?P<seconds>[-+]?\d{1,18}(?:[.,]\d{0,9})?)S)?)?",
     re.IGNORECASE,
 )
 _OFFSET = re.compile(r"[0-9]{1,19}")  # Clamped to the log before use.
+_DURATION_MAX_MS = 2**62  # A timestamp is a signed number of 64 bits.
 _UNIT_MS = {"days": 86_400_000, "hours": 3_600_000, "minutes": 60_000, "seconds": 1000}
 
 
@@ -30,13 +31,14 @@ def parse_duration_ms(text: str) -> int:
     match = _DURATION.fullmatch(text.strip())
     parts = match.groupdict() if match else {}
     given = {unit: parts[unit] for unit in _UNIT_MS if parts.get(unit)}
-    if not given or (parts["time"] is not None and len(parts["time"]) == 1):
-        raise UsageError(
-            f"--by-duration {shown(text)}: expected a duration as PnDTnHnMnS, like P1DT2H"
-        )
     total = sum(
         round(float(value.replace(",", ".")) * _UNIT_MS[unit]) for unit, value in given.items()
     )
+    is_empty = not given or (parts["time"] is not None and len(parts["time"]) == 1)
+    if is_empty or abs(total) > _DURATION_MAX_MS:
+        raise UsageError(
+            f"--by-duration {shown(text)}: expected a duration as PnDTnHnMnS, like P1DT2H"
+        )
     return -total if parts["sign"] == "-" else total
 
 

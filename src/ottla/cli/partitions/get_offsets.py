@@ -46,7 +46,7 @@ TIMES = {
 }
 TIMESTAMP_MAX = 2**63 - 1
 
-RULE = re.compile(r"([^:,]*)(?::(?:([0-9]*)|([0-9]*)-([0-9]*)))?")
+RULE = re.compile(r"([^:,]*)(?::(?:([0-9]{0,10})|([0-9]{0,10})-([0-9]{0,10})))?")
 
 Chooser = Callable[[str, int], bool]
 

@@ -32,7 +32,10 @@ def test_durations(text: str, milliseconds: int) -> None:
     assert parse_duration_ms(text) == milliseconds
 
 
-@pytest.mark.parametrize("text", ["", "P", "PT", "P1DT", "1D", "P1Y", "P1W", "PT1", "soon"])
+@pytest.mark.parametrize(
+    "text",
+    ["", "P", "PT", "P1DT", "1D", "P1Y", "P1W", "PT1", "soon", f"P{'9' * 18}D", f"PT{'9' * 400}S"],
+)
 def test_invalid_durations(text: str) -> None:
     with pytest.raises(UsageError, match="--by-duration"):
         parse_duration_ms(text)

@@ -110,6 +110,7 @@ def test_rules(rules: str, chosen: list[str]) -> None:
     [
         ((None, None, "a:x"), "Invalid rule specification: a:x"),
         ((None, None, "a:1:2"), "Invalid rule specification"),
+        ((None, None, f"a:{'9' * 5_000}"), "Invalid rule specification"),
         (("a", None, "a:1"), "--topic-partitions cannot be used with --topic or --partitions"),
         ((None, "1,x", None), "--partitions expects a comma separated list"),
     ],

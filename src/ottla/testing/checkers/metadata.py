@@ -7,7 +7,8 @@
   a topic's znodes (KAFKA-6082).
 - partition rules broken: a leader from outside the in-sync replicas, a partition without a replica
   known to have every record, an epoch that went back (KIP-966, KAFKA-708), a broker that joined the
-  in-sync replicas while it was fenced or stopping (KIP-841).
+  in-sync replicas while it was fenced or stopping (KIP-841), a replica that was taken away without
+  a new leader epoch, by which its leader knows.
 """
 
 from ottla.base.ids import uuid_text
@@ -114,6 +115,9 @@ def _broken_after(before: PartitionSeen, seen: PartitionSeen, *, unclean: bool) 
             f"go back from epochs {before.leader_epoch} and {before.partition_epoch} to "
             f"{seen.leader_epoch} and {seen.partition_epoch}"
         )
+    if seen.leader_epoch == before.leader_epoch and not {*before.replicas} <= {*seen.replicas}:
+        gone = sorted({*before.replicas} - {*seen.replicas})
+        reasons.append(f"without its replicas {gone}, in the same leader epoch")
     # Who is unfenced is elected first, in the same batch.
     if newcomers := {*seen.inactive} - {*before.isr, seen.leader}:
         reasons.append(f"in sync at {sorted(newcomers)}, who are not active (KIP-841)")

@@ -183,6 +183,12 @@ def test_a_broker_may_be_elected_just_before_it_is_unfenced() -> None:
     assert down.then(isr=(2,), elr=(), leader=2, leader_epoch=2, inactive=(2,)).broken() == []
 
 
+def test_a_replica_that_goes_within_a_leader_epoch_is_found() -> None:
+    (reason,) = story().then(replicas=(1, 2)).broken()
+    assert "without its replicas [3], in the same leader epoch" in reason
+    assert story().then(replicas=(1, 2), leader_epoch=1).then(replicas=(2, 1)).broken() == []
+
+
 def test_in_sync_replicas_are_replicas() -> None:
     assert len(story().then(isr=(1, 2, 9)).broken()) == 1
 

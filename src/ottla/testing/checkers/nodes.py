@@ -7,6 +7,9 @@
 - node goes back to an old epoch: a leader epoch or partition epoch fell within one incarnation.
 - broker unfenced too early: a registration was unfenced before a heartbeat had asked for it and
   said that the broker knew of it.
+- replication rules broken: a leader takes a follower for further than it is, or its log does not
+  know the leader's epoch; a replica joined the in-sync ones below the start of the leader's epoch,
+  from where on what was committed before is behind it (KIP-101, KIP-497).
 - disk refused at start: a node refuses to start because of what its own disk holds.
 """
 
@@ -102,6 +105,15 @@ def unfenced_too_early(history: History) -> list[Witness]:
         for each in history.unfenced_brokers
         if not each.requested
     ]
+
+
+def replication_rules_broken(history: History) -> list[Witness]:
+    """Return the replicas that are not what their leaders count on, each once for each reason."""
+    found: dict[tuple[TopicPartition, int, str], Witness] = {}
+    for each in history.rules_broken:
+        text = f"node {each.node} of {name_of(each.partition)} {each.reason}"
+        found.setdefault((each.partition, each.node, each.reason), Witness(text, each.at_ms))
+    return list(found.values())
 
 
 def disks_refused(history: History) -> list[Witness]:

@@ -56,6 +56,7 @@ CHECKERS: Mapping[str, Checker] = MappingProxyType(
         "node goes back to an old epoch": checkers_nodes.epochs_that_fell,
         "request unanswered": checkers_nodes.requests_unanswered,
         "broker unfenced too early": checkers_nodes.unfenced_too_early,
+        "replication rules broken": checkers_nodes.replication_rules_broken,
         "disk refused at start": checkers_nodes.disks_refused,
         "left over after calm": checkers_leftovers.left_over_after_calm,
         "committed offset lost": checkers_groups.committed_offsets_lost,

@@ -22,6 +22,7 @@ from ottla.testing.history.nodes import (
     MemberSeen,
     ReplayCompared,
     RequestHeld,
+    RuleBroken,
     StartRefused,
     Unfenced,
 )
@@ -286,6 +287,7 @@ class History:
     epochs_seen: list[EpochSeen] = field(default_factory=list)
     left_over: list[LeftOver] = field(default_factory=list)
     unfenced_brokers: list[Unfenced] = field(default_factory=list)
+    rules_broken: list[RuleBroken] = field(default_factory=list)
     starts_refused: list[StartRefused] = field(default_factory=list)
     promises: dict[Uuid, Promise] = field(default_factory=dict)
     """Of topics that do not promise to keep everything."""

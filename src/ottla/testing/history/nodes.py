@@ -93,6 +93,15 @@ class Unfenced(NamedTuple):
     at_ms: int = 0
 
 
+class RuleBroken(NamedTuple):
+    """A replica, or what its leader takes it for, broke a rule of replication. `reason`: how."""
+
+    partition: tuple[Uuid, int]
+    node: int
+    reason: str
+    at_ms: int = 0
+
+
 class StartRefused(NamedTuple):
     """A node did not start, or could not read its metadata, because of what its disk held."""
 

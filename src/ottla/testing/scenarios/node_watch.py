@@ -5,6 +5,8 @@
 - Four times a second, and whenever the metadata changes a partition, the log ends of in-sync
   and eligible replicas are recorded. A replica counts once its broker's current incarnation is
   registered: after a loss of power the controller has updated the ISR by then.
+- At the same times leaders are compared with their followers, as far as these follow them in the
+  same leader epoch: their logs only grow then.
 """
 
 from dataclasses import fields
@@ -22,6 +24,7 @@ from ottla.testing.history.nodes import (
     EpochSeen,
     MemberSeen,
     ReplayCompared,
+    RuleBroken,
     StartRefused,
     Unfenced,
 )
@@ -103,6 +106,7 @@ class NodeWatch:
         """Of each node, the last image that was equal to the replayed one, and that one."""
         self._active: dict[int, int] = {}
         self._ready: set[tuple[int, int]] = set()
+        self._states: dict[TopicPartition, PartitionImage] = {}
         sim.observe(self._observe)
         sim.net.observe(self._frame)
         self._look_again()
@@ -199,7 +203,13 @@ class NodeWatch:
                 self._members(topic.id, number, state, partitions)
 
     def _look_at(self, topic_id: Uuid, number: int, state: PartitionImage) -> None:
-        self._members(topic_id, number, state, self._partitions())
+        partitions = self._partitions()
+        self._members(topic_id, number, state, partitions)
+        before = self._states.get((topic_id, number))
+        self._states[topic_id, number] = state
+        if before is not None and before.leader_epoch == state.leader_epoch:
+            joined = set(state.isr) - set(before.isr)
+            self._newcomers((topic_id, number), state, joined, partitions)
 
     def _partitions(self) -> dict[int, dict[TopicPartition, Partition]]:
         """Return the hosted partitions of each broker whose current incarnation is registered."""
@@ -223,6 +233,7 @@ class NodeWatch:
     ) -> None:
         key = (topic_id, number)
         committed = self._committed.get(key, 0)
+        self._rules(key, state, partitions)
         led = self._led(key, state, partitions)
         for node_id in (*state.isr, *state.elr):
             partition = partitions.get(node_id, {}).get(key)
@@ -251,12 +262,55 @@ class NodeWatch:
         partitions: dict[int, dict[TopicPartition, Partition]],
     ) -> int | None:
         """Return the epoch of the last committed record at the leader; None = there is none."""
-        leader = partitions.get(state.leader, {}).get(key)
-        if leader is None or leader.log is None or leader.log.failed or not leader.is_leader:
-            return None
-        if leader.leader_epoch != state.leader_epoch:
+        leader = _leader(key, state, partitions)
+        if leader is None or leader.log is None:
             return None
         return _epoch_below(leader.log, self._committed.get(key, 0))
+
+    def _rules(
+        self,
+        key: TopicPartition,
+        state: PartitionImage,
+        partitions: dict[int, dict[TopicPartition, Partition]],
+    ) -> None:
+        """Compare a leader with what its followers are."""
+        leader = _leader(key, state, partitions)
+        if leader is None or leader.log is None:
+            return
+        if leader.log.latest_epoch < leader.leader_epoch:
+            reason = f"leads in epoch {leader.leader_epoch}, of which its log does not know"
+            self._rule_broken(key, state.leader, reason)
+        for node, follower in leader.followers.items():
+            replica = partitions.get(node, {}).get(key)
+            if replica is None or replica.log is None or replica.log.failed:
+                continue
+            if replica.leader_epoch != leader.leader_epoch:
+                continue
+            if follower.broker_epoch != self._sim.image.brokers[node].epoch:
+                continue
+            if follower.log_end_offset > replica.log.log_end_offset:
+                reason = f"ends before where its leader of epoch {leader.leader_epoch} takes it for"
+                self._rule_broken(key, node, reason)
+
+    def _newcomers(
+        self,
+        key: TopicPartition,
+        state: PartitionImage,
+        joined: set[int],
+        partitions: dict[int, dict[TopicPartition, Partition]],
+    ) -> None:
+        """Check where the logs of replicas end that join the in-sync ones of a leader."""
+        leader = _leader(key, state, partitions)
+        for node in sorted(joined):
+            replica = partitions.get(node, {}).get(key)
+            if leader is None or replica is None or replica.log is None or replica.log.failed:
+                continue
+            if replica.log.log_end_offset < leader.epoch_start_offset:
+                reason = f"joined below the start of its leader's epoch {leader.leader_epoch}"
+                self._rule_broken(key, node, reason)
+
+    def _rule_broken(self, key: TopicPartition, node: int, reason: str) -> None:
+        self._history.rules_broken.append(RuleBroken(key, node, reason, self._sim.now_ms))
 
     def _epoch(self, key: TopicPartition, node_id: int, partition: Partition) -> None:
         incarnation = self._sim.nodes[node_id].incarnation
@@ -278,6 +332,18 @@ class NodeWatch:
                 break
             self._sim.run(ms=LEFT_PAUSE_MS)
         self._history.left_over += left
+
+
+def _leader(
+    key: TopicPartition,
+    state: PartitionImage,
+    partitions: dict[int, dict[TopicPartition, Partition]],
+) -> Partition | None:
+    """Return the leader's partition; None where it does not lead in that epoch, or has no log."""
+    leader = partitions.get(state.leader, {}).get(key)
+    if leader is None or leader.log is None or leader.log.failed or not leader.is_leader:
+        return None
+    return leader if leader.leader_epoch == state.leader_epoch else None
 
 
 def _epoch_below(log: PartitionLog, offset: int) -> int:

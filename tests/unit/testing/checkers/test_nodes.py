@@ -15,6 +15,7 @@ from ottla.testing.history.nodes import (
     MemberSeen,
     ReplayCompared,
     RequestHeld,
+    RuleBroken,
     StartRefused,
     Unfenced,
 )
@@ -143,6 +144,15 @@ def test_a_broker_that_was_unfenced_unrequested_is_found(requested: bool) -> Non
     history = History(unfenced_brokers=[Unfenced(2, 17, requested, 13)])
     found = checkers_nodes.unfenced_too_early(history)
     assert [each.at_ms for each in found] == ([] if requested else [13])
+
+
+def test_a_broken_rule_of_replication_is_found_once() -> None:
+    broken = RuleBroken(PARTITION, 2, "joined too early", 17)
+    found = checkers_nodes.replication_rules_broken(
+        History(rules_broken=[broken, broken._replace(at_ms=19), broken._replace(node=3, at_ms=23)])
+    )
+    assert [each.at_ms for each in found] == [17, 23]
+    assert found[0].text.endswith("-0 joined too early")
 
 
 def test_a_disk_that_is_refused_is_found() -> None:

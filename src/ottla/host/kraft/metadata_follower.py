@@ -121,7 +121,12 @@ class Publisher:
         self._waiting.pop(pending, None)
 
     def publish(self, delta: ClusterDelta) -> None:
-        """Publish `delta.image`: apply it to the broker, then complete waiting promises."""
+        """Publish `delta.image`: apply it to the broker, then complete waiting promises.
+
+        Nothing once it is closed: in ZooKeeper mode a request may still wait for an answer then.
+        """
+        if self._publication.is_closed:
+            return
         assert delta.before.position == self.committed_image.position, "a change was left out"
         self.committed_image = delta.image
         self._unpublished.append(delta)

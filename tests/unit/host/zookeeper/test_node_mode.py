@@ -181,6 +181,23 @@ def test_a_node_that_stops_before_it_is_registered_handles_no_request() -> None:
     assert cluster.sim.problems == []
 
 
+def test_a_request_that_waits_for_zookeeper_is_dropped_by_a_stop() -> None:
+    """Its logs are closed, and the locks of its log directories released."""
+    cluster = Cluster()
+    cluster.until(lambda: cluster.node.serves)
+    parts, node = cluster.parts, cluster.node
+    assert cluster.sim.zookeeper is not None
+    cluster.sim.zookeeper.model.cut(node.id)
+    response = cluster.say(cluster.lead(NEWEST), 7)
+    assert not response.done, "it waits for the topic's configuration"
+    node.stop()
+    cluster.until(lambda: not node.alive)
+    assert isinstance(response.value, ApiError)
+    assert "t" not in parts.image.topics
+    assert not any(node.disk.exists(f"{path}/t-0") for path in node.config.log_dirs)
+    assert cluster.sim.problems == []
+
+
 def test_api_versions_is_answered_meanwhile() -> None:
     cluster = Cluster()
     response = cluster.say(api_versions.ApiVersionsRequest(), 3)

@@ -59,6 +59,8 @@ class BrokerNode:
         image = yield from mode.read_metadata()
         yield from self._node_dirs.load_logs(image, self._config)
         image = yield from mode.logs_loaded(image)
+        # Not every mode passes on the image that it begins with as a change.
+        resize_pools(self._store, self._config.dynamic(self.image))
         broker = self._make_broker()
         broker.apply(delta_between(EMPTY, image))
         if self.image is not image:

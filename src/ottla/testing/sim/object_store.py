@@ -154,7 +154,10 @@ class ObjectStoreModel:
 
 
 class ModelStore:
-    """A client of the model. See `ottla.base.object_store.ObjectStore`."""
+    """A client of the model. See `ottla.base.object_store.ObjectStore`.
+
+    Fields: `resized`: the last sizes of each pool that were set; the model has no pools.
+    """
 
     def __init__(
         self,
@@ -167,12 +170,14 @@ class ModelStore:
         self._process = process
         self._clock = clock
         self._read_file = read_file
+        self.resized: dict[Pool, tuple[int, int]] = {}
 
     def close(self) -> None:
         """Do nothing: operations end with the process."""
 
     def resize(self, pool: Pool, running_max: int, queued_max: int) -> None:
-        """Do nothing: the model has no pools."""
+        """Note the sizes."""
+        self.resized[pool] = (running_max, queued_max)
 
     def put(self, name: str, source: Source, *, pool: Pool, deadline_ms: int) -> Call[None]:
         """See the port. The content is read when the operation starts."""

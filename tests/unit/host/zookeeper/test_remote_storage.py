@@ -9,10 +9,13 @@ from typing import Any
 
 from ottla.base.errors import ApiError
 from ottla.base.ids import REMOTE_LOG_METADATA_TOPIC, Uuid
+from ottla.base.object_store import Pool
 from ottla.base.pending import Pending
+from ottla.host.remote_storage import OPERATIONS_PER_TASK
 from ottla.records.builder import encode_batch
 from ottla.testing.sim import Sim
 from ottla.testing.sim.node import SimNode
+from ottla.testing.sim.object_store import ModelStore
 from ottla.testing.sim.watch.deletion_steps import controller_of
 from ottla.tiered.segment_metadata import SegmentState
 from ottla.wire.messages import create_topics as create
@@ -67,9 +70,12 @@ class Cluster:
         self.until(lambda: self.leader >= 0)
 
     def enable(self) -> None:
-        change = alter.AlterableConfig(name=ENABLE, config_operation=0, value="true")
+        self.alter(2, TOPIC, ENABLE, "true")
+
+    def alter(self, resource_type: int, resource_name: str, name: str, value: str) -> None:
+        change = alter.AlterableConfig(name=name, config_operation=0, value=value)
         resource = alter.AlterConfigsResource(
-            resource_type=2, resource_name=TOPIC, configs=(change,)
+            resource_type=resource_type, resource_name=resource_name, configs=(change,)
         )
         request = alter.IncrementalAlterConfigsRequest(resources=(resource,), validate_only=False)
         assert self.ask(1, request, 1).responses[0].error_code == 0
@@ -195,3 +201,26 @@ def test_all_brokers_restart_at_once() -> None:
     cluster.produce(4)
     cluster.until_copied()
     assert cluster.sim.problems == []
+
+
+def test_a_restarted_broker_has_the_pools_of_the_dynamic_configuration() -> None:
+    """They are read with the metadata at the start: no change of them follows."""
+    cluster = Cluster()
+    cluster.alter(4, "", "remote.log.manager.copier.thread.pool.size", "3")
+    node = cluster.sim.nodes[2]
+    cluster.until(lambda: copier_pool(node) == (3, 3 * OPERATIONS_PER_TASK))
+    node.stop()
+    cluster.until(lambda: not node.alive)
+    node.restart()
+    cluster.until(lambda: node.serves)
+    cluster.sim.run(1_000)
+    assert copier_pool(node) == (3, 3 * OPERATIONS_PER_TASK)
+
+
+def copier_pool(node: SimNode) -> tuple[int, int] | None:
+    """Return the size that was set; None = that of the file."""
+    assert node.core is not None
+    assert node.core.broker is not None
+    store = node.core.broker._store
+    assert isinstance(store, ModelStore)
+    return store.resized.get(Pool.COPIER)

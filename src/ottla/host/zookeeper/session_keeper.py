@@ -22,6 +22,9 @@ NewListener = Callable[[Session], None]
 LostListener = Callable[[], Pending[None] | None]
 StateListener = Callable[[SessionState], None]
 
+RETRY_MS = 1_000
+"""The backoff after a session that could not be opened, for want of a descriptor or a thread."""
+
 
 class SessionKeeper:
     """See the module. `on_new` listeners are called when a session is connected for the first time,
@@ -137,8 +140,14 @@ class SessionKeeper:
         gather(promises).then(lambda _: self._open_next(session))
 
     def _open_next(self, expired: Session) -> None:
-        if not self._is_closed and self._session is expired:
+        if self._is_closed or self._session is not expired:
+            return
+        try:
             self._open()
+        except (OSError, RuntimeError) as error:
+            log.error("opening a ZooKeeper session failed: %s; retrying in %d ms", error, RETRY_MS)
+            at_ms = self._clock.monotonic_ms() + RETRY_MS
+            self._timer = self._timers.at(at_ms, lambda: self._open_next(expired))
 
     def _note_started(self, connected: bool) -> None:
         if self._timer is not None:

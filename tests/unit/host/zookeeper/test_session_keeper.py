@@ -9,7 +9,7 @@ from typing import Any
 from ottla.base.pending import Pending, completed
 from ottla.base.timers import Timers
 from ottla.base.zookeeper import SessionState
-from ottla.host.zookeeper.session_keeper import SessionKeeper
+from ottla.host.zookeeper.session_keeper import RETRY_MS, SessionKeeper
 
 
 class FakeSession:
@@ -37,6 +37,8 @@ class Harness:
         self.timers = Timers()
         self.sessions: list[FakeSession] = []
         self.calls: list[Any] = []
+        self.failures: list[Exception] = []
+        """What opening the next sessions raises."""
         self.wound_up: Pending[None] = Pending()
         self.keeper = SessionKeeper(
             self._open,  # type: ignore[arg-type]
@@ -57,8 +59,14 @@ class Harness:
         return self.now_ms
 
     def _open(self, on_state: Callable[[SessionState], None]) -> FakeSession:
+        if self.failures:
+            raise self.failures.pop(0)
         self.sessions.append(FakeSession(on_state))
         return self.sessions[-1]
+
+    def pass_time(self, ms: int) -> None:
+        self.now_ms += ms
+        self.timers.run_due(self.now_ms)
 
     def _lost(self) -> Pending[None]:
         self.calls.append(("lost", self.keeper.session))
@@ -175,3 +183,30 @@ def test_states_are_counted_over_all_sessions() -> None:
         SessionState.SUSPENDED: 1,
         SessionState.EXPIRED: 1,
     }
+
+
+def test_a_session_that_cannot_be_opened_is_opened_later() -> None:
+    """For want of a descriptor or a thread: without a session the broker is dead for all others."""
+    harness = Harness()
+    harness.wound_up.complete(None)
+    harness.keeper.start()
+    harness.sessions[0].become(SessionState.CONNECTED)
+    harness.failures = [OSError(24, "Too many open files"), RuntimeError("can't start new thread")]
+    harness.sessions[0].become(SessionState.EXPIRED)
+    harness.pass_time(RETRY_MS)
+    assert (harness.failures, len(harness.sessions)) == ([], 1)
+    harness.pass_time(RETRY_MS)
+    harness.sessions[1].become(SessionState.CONNECTED)
+    assert harness.keeper.session is harness.sessions[1]  # type: ignore[comparison-overlap]
+
+
+def test_a_closed_keeper_does_not_retry_to_open_a_session() -> None:
+    harness = Harness()
+    harness.wound_up.complete(None)
+    harness.keeper.start()
+    harness.sessions[0].become(SessionState.CONNECTED)
+    harness.failures = [OSError(24, "Too many open files")]
+    harness.sessions[0].become(SessionState.EXPIRED)
+    harness.keeper.close()
+    harness.pass_time(RETRY_MS)
+    assert len(harness.sessions) == 1

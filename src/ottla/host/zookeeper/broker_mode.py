@@ -240,7 +240,7 @@ class ZooKeeperBroker:
             yield from request_controlled_shutdown(
                 self._config,
                 self.forwarder,
-                self.epoch,
+                lambda: self.epoch,
                 clock=self._ports.clock,
                 timers=self._ports.timers,
             )

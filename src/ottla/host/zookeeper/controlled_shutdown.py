@@ -10,6 +10,7 @@ Source: KafkaServer.controlledShutdown, Kafka 3.9, without these two limits.
 """
 
 import logging
+from collections.abc import Callable
 from typing import Any, Protocol
 
 from ottla.base.errors import ApiError
@@ -44,19 +45,22 @@ class ControllerCaller(Protocol):
 def request_controlled_shutdown(
     config: NodeConfig,
     controller: ControllerCaller,
-    broker_epoch: int,
+    broker_epoch: Callable[[], int],
     *,
     clock: Clock,
     timers: Timers,
 ) -> Steps[bool]:
-    """Request a controlled shutdown; return whether the controller granted it."""
-    request = ControlledShutdownRequest(broker_id=config.node_id, broker_epoch=broker_epoch)
+    """Request a controlled shutdown; return whether the controller granted it.
+
+    `broker_epoch`: asked for each attempt, as the broker may register again meanwhile.
+    """
     attempts_left = max(1, config["controlled.shutdown.max.retries"])
     unanswered_ms = 0
     deadline_ms = clock.monotonic_ms() + SHUTDOWN_MS_MAX
     while True:
         sent_ms = clock.monotonic_ms()
         timeout_ms = min(UNANSWERED_MS_MAX - unanswered_ms, deadline_ms - sent_ms)
+        request = ControlledShutdownRequest(broker_id=config.node_id, broker_epoch=broker_epoch())
         answer = yield from wait(controller.call(request, timeout_ms=timeout_ms))
         reason = _failure(answer)
         if reason is None:

@@ -35,6 +35,7 @@ class Shutdown:
 
     def __init__(self, *answers: Any, **properties: str) -> None:
         self.answers = list(answers)
+        self.epoch = 40
         self.requests: list[wire.ControlledShutdownRequest] = []
         self.now = 0
         self.timers = Timers()
@@ -48,7 +49,9 @@ class Shutdown:
             }
         )
         drive(
-            request_controlled_shutdown(config, self, 40, clock=self, timers=self.timers),
+            request_controlled_shutdown(
+                config, self, lambda: self.epoch, clock=self, timers=self.timers
+            ),
             self.ended.append,
         )
 
@@ -90,6 +93,15 @@ def test_it_retries_after_a_backoff() -> None:
     shutdown.wait(1)
     assert len(shutdown.requests) == 2
     shutdown.wait(700)
+    assert shutdown.ended == [True]
+
+
+def test_a_retry_names_the_registration_of_now() -> None:
+    """A session that expired meanwhile: another broker epoch would be stale."""
+    shutdown = Shutdown(STALE, FREE)
+    shutdown.epoch = 41
+    shutdown.wait(700)
+    assert [each.broker_epoch for each in shutdown.requests] == [40, 41]
     assert shutdown.ended == [True]
 
 

@@ -266,7 +266,8 @@ def _plan(options: ExportOptions, last: Entry | None) -> ExportPlan:
     return ExportPlan(
         topic_id=found.topic_id,
         last=last,
-        offsets=dict(found.starts),
+        # A broker with older metadata knows fewer partitions: those of earlier runs are kept.
+        offsets={**offsets, **found.starts},
         ranges=found.ranges,
         losses=found.losses,
     )

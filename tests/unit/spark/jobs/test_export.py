@@ -346,6 +346,18 @@ def test_records_that_expired(broker: FakeBroker, tmp_path: Path) -> None:
         run(broker, tmp_path)
 
 
+def test_partitions_that_a_broker_does_not_know_yet(broker: FakeBroker, tmp_path: Path) -> None:
+    fill(broker, 3)
+    run(broker, tmp_path)
+    known = broker.logs[:]
+    del broker.logs[2:]  # A broker with older metadata, from before the topic had a third one.
+    fill(broker, 2)
+    assert run(broker, tmp_path).rows == 4
+    broker.logs[:] = known
+    assert run(broker, tmp_path).rows == 0
+    assert read(tmp_path) == whole(broker)
+
+
 def test_what_cannot_be_written(broker: FakeBroker, tmp_path: Path) -> None:
     fill(broker, 1)
     (tmp_path / "file").write_text("x")

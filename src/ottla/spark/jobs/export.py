@@ -246,7 +246,10 @@ def _plan(options: ExportOptions, last: Entry | None) -> ExportPlan:
     if last is not None and source.topic_id is None and options.on_recreate == FAIL:
         source = replace(source, topic_id=last.table.topic_id)
     offsets = {} if last is None else dict(last.offsets)
-    found = find_ranges(source, options.start, options.end, offsets)
+    # A partition that no earlier run has seen is new, and is exported from its beginning: what
+    # of it has expired is lost.
+    start = Bound(offset=0) if offsets else options.start
+    found = find_ranges(source, start, options.end, offsets)
     named = options.source.topic_id
     if named is not None and found.topic_id != named:
         raise ClusterError(

@@ -30,7 +30,7 @@ from ottla.spark.jobs.export_state import Journal
 from ottla.spark.jobs.heartbeat import RunningError
 from ottla.spark.jobs.target_store import TargetStore
 from ottla.spark.store_session import StoreSession
-from tests.unit.spark.fake_broker import TOPIC, FakeBroker
+from tests.unit.spark.fake_broker import TOPIC, FakeBroker, Log
 from tests.unit.spark.jobs.fake_spark import FakeSpark
 from tests.unit.stores.moto_server import MotoServer
 
@@ -355,6 +355,19 @@ def test_partitions_that_a_broker_does_not_know_yet(broker: FakeBroker, tmp_path
     assert run(broker, tmp_path).rows == 4
     broker.logs[:] = known
     assert run(broker, tmp_path).rows == 0
+    assert read(tmp_path) == whole(broker)
+
+
+def test_records_of_a_new_partition_that_expired(broker: FakeBroker, tmp_path: Path) -> None:
+    fill(broker, 3)
+    run(broker, tmp_path)
+    broker.logs.append(Log())
+    fill(broker, 3)
+    broker.logs[3].start = 2
+    with pytest.raises(DataLossError, match=r"t-3: offsets 0 to 1 are no longer available\. With"):
+        run(broker, tmp_path)
+    broker.logs[3].start = 0
+    assert run(broker, tmp_path).rows == 12
     assert read(tmp_path) == whole(broker)
 
 

@@ -145,7 +145,7 @@ def plan_export(options: ExportOptions) -> ExportPlan:
         with TargetStore(place, options.timeout_s) as store:
             entries = Journal(store)
             _check_target(options, listing, entries)
-            return _plan(options, entries.last)
+            return _plan(options, entries)
 
 
 def export(
@@ -169,7 +169,7 @@ def export(
         _check_target(options, listing, entries)
         listing.create()
         recovered = recover(entries, store, patience_s=options.patience_s, report=report)
-        plan = _plan(options, entries.last)
+        plan = _plan(options, entries)
         done: tuple[ExportedFile, ...] = ()
         run: str | None = None
         if plan.ranges:
@@ -236,16 +236,19 @@ def _new_run(last: Entry | None) -> str:
     return f"{number:06}-{os.urandom(4).hex()}"
 
 
-def _plan(options: ExportOptions, last: Entry | None) -> ExportPlan:
+def _plan(options: ExportOptions, entries: Journal | None) -> ExportPlan:
     source = options.source
-    if last is not None and options.start.is_set and last.offsets:
-        raise OptionError(
-            "the target was exported to before, and continues where that ended: a start can only "
-            "be given for the first run"
-        )
+    last = None if entries is None else entries.last
+    offsets = {} if last is None else dict(last.offsets)
+    if entries is not None and options.start.is_set and offsets:
+        if entries.has_commits():
+            raise OptionError(
+                "the target was exported to before, and continues where that ended: a start can "
+                "only be given for the first run"
+            )
+        offsets = {}  # A first run that was killed has only recorded where it was to start.
     if last is not None and source.topic_id is None and options.on_recreate == FAIL:
         source = replace(source, topic_id=last.table.topic_id)
-    offsets = {} if last is None else dict(last.offsets)
     # A partition that no earlier run has seen is new, and is exported from its beginning: what
     # of it has expired is lost.
     start = Bound(offset=0) if offsets else options.start

@@ -76,6 +76,12 @@ class Journal:
         entries = (self.read(number) for number in range(end, -1, -1))
         return next((each for each in entries if each.phase is Phase.PUBLISHED), None)
 
+    def has_commits(self) -> bool:
+        """Tell whether a run has exported anything."""
+        if self.last is not None and self.last.phase in (Phase.COMMITTED, Phase.PUBLISHED):
+            return True
+        return self.last_published() is not None
+
     def commit(self, files: tuple[ExportedFile, ...]) -> None:
         """Commit the run that has begun: from now on its records are exported."""
         assert self.last is not None

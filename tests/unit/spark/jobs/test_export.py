@@ -23,6 +23,7 @@ from ottla.base.ids import Uuid
 from ottla.records.columnar import encode
 from ottla.spark.errors import ClusterError, DataLossError, OptionError, RemoteStorageError
 from ottla.spark.jobs import export as exporting
+from ottla.spark.jobs.documents import OffsetRange
 from ottla.spark.jobs.export import Bound, ExportOptions, Source, export, plan_export
 from ottla.spark.jobs.export_files import date_text, days_of
 from ottla.spark.jobs.export_journal import Phase
@@ -235,6 +236,37 @@ def test_a_run_that_is_killed_at_each_operation(
     assert at >= 9
     assert phases[Phase.BEGUN] >= 5
     assert phases[Phase.COMMITTED] >= 1
+
+
+def test_the_first_run_is_killed_and_repeated(
+    broker: FakeBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is exported before the commit: what is repeated may have the same start."""
+    fill(broker, 9)
+    start, other = Bound(offset=4), Bound(offset=6)
+    run_flat = partial(run, broker, partition_by="none")
+    seen = set()
+    for at in range(100):
+        path = tmp_path / str(at)
+        killer = Killer(at, after=True)
+        if killed_at(monkeypatch, killer, partial(run_flat, path, start=start)) is None:
+            break
+        with TargetStore(str(path)) as store:
+            last = Journal(store).last
+        if last is None:
+            continue
+        seen.add(last.phase)
+        if last.phase is Phase.BEGUN:
+            assert plan_export(options(broker, path, partition_by="none", start=other)).ranges == (
+                *(OffsetRange(number, 6, 9) for number in range(PARTITIONS)),
+            )
+            assert run_flat(path, start=start).recovered == "discarded"
+        else:
+            with pytest.raises(OptionError, match="a start can only be given for the first run"):
+                run_flat(path, start=start)
+        assert {offset for _, offset, _ in read(path)} == set(range(4, 9))
+        assert run_flat(path).rows == 0
+    assert seen == {Phase.BEGUN, Phase.COMMITTED, Phase.PUBLISHED}
 
 
 def test_a_recovery_that_is_killed(

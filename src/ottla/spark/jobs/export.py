@@ -331,5 +331,5 @@ def _hadoop_path(store: TargetStore) -> str:
     if isinstance(uri, S3Uri):
         return f"s3a://{uri.bucket}" + (f"/{uri.prefix}" if uri.prefix else "")
     if isinstance(uri, FileUri):
-        return str(uri)
+        return f"file://{uri.path}"  # Hadoop takes a %20 for what it is, not for a space.
     raise OptionError(f"{uri} cannot be read by Spark")

@@ -24,7 +24,14 @@ from ottla.records.columnar import encode
 from ottla.spark.errors import ClusterError, DataLossError, OptionError, RemoteStorageError
 from ottla.spark.jobs import export as exporting
 from ottla.spark.jobs.documents import OffsetRange
-from ottla.spark.jobs.export import Bound, ExportOptions, Source, export, plan_export
+from ottla.spark.jobs.export import (
+    Bound,
+    ExportOptions,
+    Source,
+    export,
+    exported,
+    plan_export,
+)
 from ottla.spark.jobs.export_files import date_text, days_of
 from ottla.spark.jobs.export_journal import Phase
 from ottla.spark.jobs.export_state import Journal
@@ -417,6 +424,33 @@ def test_what_cannot_be_written(broker: FakeBroker, tmp_path: Path) -> None:
     # Nothing is created by a plan.
     assert len(plan_export(options(broker, tmp_path / "new")).ranges) == 3
     assert not (tmp_path / "new").exists()
+
+
+class Reader:
+    """Notes what Spark is to read; Hadoop takes what follows file:// as the path, literally."""
+
+    def __init__(self) -> None:
+        self.read = self
+        self.base = ""
+        self.names: tuple[str, ...] = ()
+
+    def option(self, name: str, value: str) -> "Reader":
+        assert name == "basePath"
+        self.base = value
+        return self
+
+    def parquet(self, *names: str) -> "Reader":
+        self.names = names
+        return self
+
+
+def test_a_directory_whose_name_has_a_space(broker: FakeBroker, tmp_path: Path) -> None:
+    fill(broker, 3)
+    path = tmp_path / "my lake 100%"
+    run(broker, path)
+    found = exported(Reader(), str(path))
+    assert found.base == f"file://{path}"
+    assert sorted(found.names) == [f"file://{each}" for each in visible(path)]
 
 
 def test_a_target_that_is_no_directory(

@@ -89,6 +89,11 @@ def format_command(
         raise CommandError("--standalone and --no-initial-controllers cannot be used together")
     check_release(release_version)
     node = _read_config(config)
+    if node.zookeeper_connect is not None:
+        raise CommandError(
+            f"{config}: zookeeper.connect is set: only nodes of KRaft mode are formatted, and "
+            "brokers refuse such log directories in ZooKeeper mode"
+        )
     result = format_node(
         node,
         cluster_id,

@@ -48,6 +48,16 @@ def test_format_then_format_again(run: Run, config: Path, tmp_path: Path) -> Non
     assert ran == (0, "All of the log directories are already formatted.\n", "")
 
 
+def test_a_broker_of_zookeeper_mode_is_not_formatted(run: Run, tmp_path: Path) -> None:
+    """It would not start from such directories."""
+    file = tmp_path / "broker.properties"
+    file.write_text(f"broker.id=1\nzookeeper.connect=localhost:2181\nlog.dirs={tmp_path}/data\n")
+    ran = run("storage", "format", "-t", ID, "-c", str(file))
+    assert (ran.code, ran.out) == (1, "")
+    assert "zookeeper.connect is set: only nodes of KRaft mode are formatted" in ran.err
+    assert not (tmp_path / "data").exists()
+
+
 ELR = "eligible.leader.replicas.version"
 
 

@@ -13,6 +13,7 @@ from ottla.cli.topics import topics_zookeeper
 from ottla.cli.topics.topic_options import TopicOptions
 from ottla.cli.zookeeper_client import ZooKeeperClient, parse_connect
 from ottla.client.errors import Refusal
+from ottla.metadata.tiering_config import DELETE_ON_DISABLE, DISABLE_POLICY
 from ottla.metadata.znodes.topic import Assignment, TopicZnode
 from ottla.testing.ports import free_ports
 
@@ -104,6 +105,24 @@ class OneTopic:
 
     def topic(self, name: str) -> Any:
         return TopicZnode(partitions={0: Assignment((1,))}), 0
+
+
+@pytest.mark.parametrize(
+    ("name", "config", "reason"),
+    [
+        ("y", {DISABLE_POLICY: "retain", DELETE_ON_DISABLE: "true"}, "contradict each other"),
+        ("__consumer_offsets", {"ottla.topic.ttl.ms": "1000"}, "never deleted automatically"),
+    ],
+)
+def test_a_topic_whose_configuration_has_no_effect_is_refused(
+    name: str, config: dict[str, str], reason: str
+) -> None:
+    client = cast(ZooKeeperClient, OneTopic())
+    options = TopicOptions(
+        topic=name, partitions=1, replication_factor=1, config=tuple(config.items())
+    )
+    with pytest.raises(CommandError, match=reason):
+        topics_zookeeper.ACTIONS["create"](client, options)
 
 
 def test_so_is_growth_by_too_many() -> None:

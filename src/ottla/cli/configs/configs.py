@@ -94,7 +94,8 @@ def configs(
     if add_config is not None and add_config_file is not None:
         raise UsageError("--add-config and --add-config-file cannot be used together")
     added = parse_added(add_config) if add_config else read_property_file(add_config_file)
-    deleted = [name.strip() for name in delete_config.split(",")] if delete_config else []
+    named = [name.strip() for name in delete_config.split(",")] if delete_config else []
+    deleted = list(dict.fromkeys(named))
     if not added and not deleted:
         raise UsageError("--alter needs --add-config, --add-config-file or --delete-config")
     if entity[1] is None:
@@ -142,6 +143,7 @@ def choose_entity(
         ids = parse_ids(name)
         if ids is None or len(ids) > 1:
             raise UsageError(f"broker {shown(name)}: expected a broker's id, an integer")
+        name = str(ids[0])  # Names of znodes are compared as text: 01 would be another broker.
     return kind, name
 
 

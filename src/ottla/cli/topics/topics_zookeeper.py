@@ -19,13 +19,13 @@ from ottla.cli.topics.topic_filter import choose
 from ottla.cli.topics.topic_options import TopicOptions
 from ottla.cli.topics.topic_text import Partition, Reassignment, Topic, describe_lines
 from ottla.cli.zookeeper_client import WriteConflict, ZooKeeperClient
-from ottla.cli.zookeeper_tiering import note_remote_storage
+from ottla.cli.zookeeper_tiering import check_tiering, note_remote_storage
 from ottla.client.errors import Refusal
 from ottla.controller.topics.create_topics import check_partition_total
 from ottla.controller.topics.placement import Candidate, place
 from ottla.host.system_ports import SystemDice
 from ottla.metadata.configs import ResourceType
-from ottla.metadata.topic_config import validate_topic_configs
+from ottla.metadata.topic_config import check_may_go, validate_topic_configs
 from ottla.metadata.topic_names import fault_of
 from ottla.metadata.topics import metric_name
 from ottla.metadata.znodes import admin, paths
@@ -128,6 +128,8 @@ def _create(client: ZooKeeperClient, options: TopicOptions) -> None:
     _check_name(name, existing)
     try:
         validate_topic_configs(configs)
+        check_may_go(name, configs)
+        check_tiering(configs)
     except ApiError as error:
         raise CommandError(error.message or error.error.name) from None
     assignments = {

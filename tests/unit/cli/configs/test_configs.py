@@ -25,7 +25,7 @@ def test_entities() -> None:
     assert entity(entity_type="topics") == ("topics", None)
     assert entity(entity_type="brokers", entity_default=True) == ("brokers", "")
     assert entity(topic="t") == ("topics", "t")
-    assert entity(broker="1") == ("brokers", "1")
+    assert entity(broker="1") == entity(broker="01") == ("brokers", "1")
     assert entity(broker_defaults=True) == ("brokers", "")
 
 

@@ -378,12 +378,17 @@ RULES: Final[tuple[tuple[str, Callable[[Values], bool], str], ...]] = (
 """Rules for one property once derived, or between two."""
 
 
-def _check_values(values: Values) -> None:
-    problems = [
+def broken_rules(values: Values) -> list[Problem]:
+    """Return the rules that typed values break."""
+    return [
         Problem(name, None if values[name] is None else str(values[name]), reason)
         for name, holds, reason in RULES
         if not holds(values)
     ]
+
+
+def _check_values(values: Values) -> None:
+    problems = broken_rules(values)
     if problems:
         raise ConfigError(problems)
 

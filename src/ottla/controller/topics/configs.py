@@ -18,7 +18,7 @@ Source: ConfigurationControlManager, ConfigAdminManager, DynamicBrokerConfig, Ka
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 
 from ottla.base.errors import ApiError, Error
@@ -40,7 +40,7 @@ from ottla.metadata.configs import ALL_BROKERS, Resource, ResourceType, config_r
 from ottla.metadata.delta import replay
 from ottla.metadata.features import elr_enabled
 from ottla.metadata.image import ClusterImage
-from ottla.metadata.node_config import NodeConfig
+from ottla.metadata.node_config import NodeConfig, broken_rules
 from ottla.metadata.node_definitions import NODE_DEFINITIONS
 from ottla.metadata.records import ConfigRecord, PartitionChangeRecord, TopicTieringRecord
 from ottla.metadata.topic_config import DEFINITIONS, validate_topic_configs
@@ -270,6 +270,7 @@ def _check_values(
         )
     changed = {each for each in after if after[each] != before.get(each)}
     _check_broker_values(changed, after, is_default=name == ALL_BROKERS)
+    _check_rules(image, resource, before, after, context.config)
     return None
 
 
@@ -293,3 +294,26 @@ def _check_broker_values(
             parse_value(key, after[name])
         except ConfigError as error:
             raise _invalid(f"Invalid value for a broker config: {error}.") from None
+
+
+def _check_rules(
+    image: ClusterImage,
+    resource: Resource,
+    before: Mapping[str, str],
+    after: Mapping[str, str],
+    config: NodeConfig,
+) -> None:
+    """Refuse values with which no broker would start, beside those of this node's file.
+
+    Rules that are broken already are not held against a change.
+    """
+    _, name = resource
+    # No broker has the id -1: the defaults are checked alone.
+    broker = replace(config, node_id=-1 if name == ALL_BROKERS else int(name))
+    offset, epoch = image.position
+    records = config_records(resource, before, after)
+    changed = replay(image, records, offset=offset, epoch=epoch).image
+    known = {problem.name for problem in broken_rules(broker.dynamic(image).values)}
+    for problem in broken_rules(broker.dynamic(changed).values):
+        if problem.name not in known:
+            raise _invalid(f"Invalid value for a broker config: {problem}.")

@@ -107,6 +107,56 @@ def test_a_legacy_request_replaces_all() -> None:
     assert not after(IMAGE, decided).configs.of(TOPIC, "t")
 
 
+@pytest.mark.parametrize("name", ["", "1"])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        # All clients and brokers would be shut out, with no connection to take it back over.
+        [("max.connections.per.ip", SET, "0")],
+        # All records of all topics without a limit of their own would be deleted.
+        [("log.retention.ms", SET, "0")],
+        # No topic could be created any more, __consumer_offsets neither.
+        [
+            ("log.cleaner.min.compaction.lag.ms", SET, "11"),
+            ("log.cleaner.max.compaction.lag.ms", SET, "10"),
+        ],
+        [("log.cleaner.dedupe.buffer.size", SET, "9")],
+    ],
+)
+def test_values_with_which_no_broker_starts_are_refused(changes: list[Change], name: str) -> None:
+    decided = alter(of_broker(*changes, name=name))
+    [result] = decided.reply
+    assert result.error is Error.INVALID_REQUEST
+    assert changes[0][0] in (result.message or "")
+    assert decided.step.records == ()
+
+
+def test_a_broker_s_value_is_checked_beside_the_defaults_and_the_file() -> None:
+    least, most = "log.cleaner.min.compaction.lag.ms", "log.cleaner.max.compaction.lag.ms"
+    image = after(IMAGE, alter(of_broker((least, SET, "11"), name="")))
+    [refused] = alter(of_broker((most, SET, "10")), image=image).reply
+    assert refused.error is Error.INVALID_REQUEST
+    [granted] = alter(of_broker((most, SET, "10"), (least, SET, "9")), image=image).reply
+    assert granted.error is Error.NONE
+
+    overrides = "max.connections.per.ip.overrides"
+    image = after(
+        IMAGE,
+        alter(of_broker((overrides, SET, "127.0.0.1:9"), ("max.connections.per.ip", SET, "0"))),
+    )
+    [refused] = alter(of_broker((overrides, DELETE, None)), image=image).reply
+    assert refused.error is Error.INVALID_REQUEST
+
+
+def test_what_breaks_a_rule_already_does_not_hold_up_other_changes() -> None:
+    stored = ConfigRecord(
+        resource_type=BROKER, resource_name="1", name="max.connections.per.ip", value="0"
+    )
+    image = advance(IMAGE, [stored])
+    [result] = alter(of_broker(("log.retention.ms", SET, "9")), image=image).reply
+    assert result.error is Error.NONE
+
+
 def test_what_stays_the_same_is_not_written_for_topics() -> None:
     assert alter(of_topic(("retention.ms", SET, "5"))).step.records == ()
 

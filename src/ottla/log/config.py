@@ -26,7 +26,8 @@ DAY_MS: Final = 24 * 3_600_000
 class LogConfig:
     """One log's settings. Units end the names; -1 in a retention = no limit.
 
-    Fields: `codec`: None = batches stay as their producer compressed them.
+    Fields: `segment_jitter_ms`: always below `segment_ms` once made.
+            `codec`: None = batches stay as their producer compressed them.
             `levels`: compression level by codec, where the topic sets one.
             `checks_records`: every record of a produced batch is checked, also where nothing else
             needs it. `decodes_records`: the records of a produced batch are read at all.
@@ -74,6 +75,9 @@ class LogConfig:
         if self.compacts and self.max_compaction_lag_ms < self.segment_ms:
             # A record can only be compacted once its segment is sealed (KIP-354).
             object.__setattr__(self, "segment_ms", self.max_compaction_lag_ms)
+        if self.segment_jitter_ms >= self.segment_ms:
+            # A larger one would close a segment with each batch.
+            object.__setattr__(self, "segment_jitter_ms", max(0, self.segment_ms - 1))
         needs_records = self.compacts or self.timestamp_before_max_ms < INT64_MAX
         object.__setattr__(self, "decodes_records", needs_records or self.checks_records)
         object.__setattr__(self, "is_plain", not (rewritten or needs_records))

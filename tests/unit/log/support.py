@@ -79,6 +79,7 @@ class Environment:
     timers: Timers = field(default_factory=Timers)
     open_files_max: int = 100
     failures: list[tuple[PartitionLog, OSError]] = field(default_factory=list)
+    jitter_ms: Callable[[int], int] = field(default=lambda bound: 0)
 
     def __post_init__(self) -> None:
         self.disk = MemoryDisk(now_ms=self.clock.now_ms)
@@ -93,6 +94,7 @@ class Environment:
             timers=self.timers,
             clock=self.clock,
             on_failure=lambda log, error: self.failures.append((log, error)),
+            jitter_ms=self.jitter_ms,
         )
 
     def open(self, config: LogConfig | None = None, **options: Any) -> PartitionLog:

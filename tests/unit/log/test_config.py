@@ -47,6 +47,17 @@ def test_values_by_name() -> None:
     assert config.flush_ms == INT64_MAX
 
 
+def test_the_jitter_is_below_the_time_that_it_is_taken_off() -> None:
+    # As where the brokers' log.roll.jitter.hours is made for their log.roll.hours, and a topic has
+    # a shorter segment.ms; and where max.compaction.lag.ms counts instead of it.
+    jitter_ms = 3_600_000
+    assert LogConfig(segment_ms=60_000, segment_jitter_ms=jitter_ms).segment_jitter_ms == 59_999
+    assert LogConfig(segment_ms=1, segment_jitter_ms=jitter_ms).segment_jitter_ms == 0
+    assert LogConfig(segment_jitter_ms=jitter_ms).segment_jitter_ms == jitter_ms
+    lag = LogConfig(compacts=True, max_compaction_lag_ms=10, segment_jitter_ms=jitter_ms)
+    assert (lag.segment_ms, lag.segment_jitter_ms) == (10, 9)
+
+
 def test_local_retention() -> None:
     assert not LogConfig.of({}).remote_storage
     inherited = LogConfig.of(

@@ -128,6 +128,15 @@ def test_segments_roll_by_the_producers_time() -> None:
     assert [segment.base_offset for segment in log.segments] == [0, 2, 4]
 
 
+def test_a_jitter_above_the_segment_time_closes_no_segment_with_each_batch() -> None:
+    env = Environment(jitter_ms=lambda bound: bound)
+    config = LogConfig(segment_ms=100, segment_jitter_ms=1_000, timestamp_after_max_ms=2**62)
+    log = env.open(config)
+    for timestamp in (1_000, 1_000, 1_001, 1_001, 1_002):
+        append(log, batch(timestamp=timestamp))
+    assert [segment.base_offset for segment in log.segments] == [0, 4]
+
+
 def test_segments_without_timestamps_roll_by_the_wall_clock() -> None:
     env = Environment()
     log = env.open(LogConfig(segment_ms=100))

@@ -21,6 +21,7 @@ from ottla.broker.groups.group_service import GroupService
 from ottla.broker.idle import IdleTopics
 from ottla.broker.logs.deletion_failures import DeletionFailures
 from ottla.broker.logs.directory_assignments import DirectoryAssignments
+from ottla.broker.logs.log_values import log_values
 from ottla.broker.logs.maintenance import Maintenance
 from ottla.broker.metrics import PartitionErrors
 from ottla.broker.nodes import client_controller_id
@@ -41,21 +42,12 @@ from ottla.metadata.configs import ALL_BROKERS, ResourceType
 from ottla.metadata.delta import ClusterDelta
 from ottla.metadata.image import EMPTY, ClusterImage
 from ottla.metadata.node_config import NodeConfig
-from ottla.metadata.topic_config import effective_topic_config, follow_tiering
 from ottla.tiered.remote_log import RemoteLog
 
 if TYPE_CHECKING:
     from ottla.broker.zookeeper.zk_metadata import ZkMetadataPort
 
 logger = logging.getLogger(__name__)
-
-
-LOG_PROPERTIES = (
-    "producer.id.expiration.ms",
-    "transaction.max.timeout.ms",
-    "ottla.record.validation",
-)
-"""Broker properties, not topic properties, that a log needs."""
 
 
 class ApplyError(Exception):
@@ -315,15 +307,8 @@ class Broker:
         return gather([stopped, written]).map(lambda _: None)
 
     def _settings(self, image: ClusterImage, topic: str) -> TopicSettings:
-        values = effective_topic_config(image, self.config, topic)
-        config = self.config.dynamic(image)
-        brokers_own = {name: config[name] for name in LOG_PROPERTIES}
-        follow_tiering(
-            values,
-            has_remote_log=image.has_remote_log(topic),
-            copies=image.copies_segments(topic),
-        )
-        return TopicSettings(LogConfig.of({**values, **brokers_own}), values["min.insync.replicas"])
+        values = log_values(image, self.config, topic)
+        return TopicSettings(LogConfig.of(values), values["min.insync.replicas"])
 
     def _reconfigured(self, delta: ClusterDelta) -> list[str] | None:
         """Return the topics whose configuration the change touches; None = all."""

@@ -26,6 +26,7 @@ from collections.abc import Iterable
 
 from ottla.base.ids import Uuid
 from ottla.base.ports import Disk
+from ottla.broker.logs.log_values import log_values
 from ottla.host.kraft.quorum_log import open_quorum_storage
 from ottla.host.kraft.quorum_storage import FROM_BACKUP, QuorumStorage
 from ottla.host.log_dirs.descriptors import descriptor_limit, plan
@@ -41,7 +42,6 @@ from ottla.log.partition_log import PartitionLog
 from ottla.metadata.image import ClusterImage
 from ottla.metadata.node_config import NodeConfig
 from ottla.metadata.remote_definitions import STORAGE_URI, SYSTEM_ENABLE
-from ottla.metadata.topic_config import effective_topic_config, follow_tiering
 from ottla.raft.election import FILE_NAME as QUORUM_STATE
 
 log = logging.getLogger(__name__)
@@ -88,13 +88,7 @@ class NodeDirs:
             return verdict_on(image, config.node_id, topic_id, partition)
 
         def config_of(topic: str) -> LogConfig:
-            values = effective_topic_config(image, config, topic)
-            follow_tiering(
-                values,
-                has_remote_log=image.has_remote_log(topic),
-                copies=image.copies_segments(topic),
-            )
-            return LogConfig.of(values)
+            return LogConfig.of(log_values(image, config, topic))
 
         check_remote_topics(image, config)
         found = yield from wait(self.log_dirs.load(decide, config_of))

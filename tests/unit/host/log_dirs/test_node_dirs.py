@@ -31,7 +31,12 @@ from ottla.metadata.deletions import (
 from ottla.metadata.delta import replay
 from ottla.metadata.image import EMPTY, ClusterImage
 from ottla.metadata.node_config import NodeConfig
-from ottla.metadata.records import PartitionRecord, TopicRecord, TopicTieringRecord
+from ottla.metadata.records import (
+    ConfigRecord,
+    PartitionRecord,
+    TopicRecord,
+    TopicTieringRecord,
+)
 
 from ..harness import CLUSTER_ID, Dice, Harness
 
@@ -240,6 +245,24 @@ def test_a_loaded_log_has_the_topics_remote_storage() -> None:
     load(harness, node_dirs, image, config)
     [log] = node_dirs.log_dirs.logs()
     assert log.config.remote_storage
+    node_dirs.close()
+
+
+@pytest.mark.parametrize("is_dynamic", [False, True])
+def test_a_log_is_loaded_with_the_brokers_own_properties(is_dynamic: bool) -> None:
+    """A start drops the producers that have expired: not by the default, but by what is set."""
+    name, week_ms = "producer.id.expiration.ms", 604_800_000
+    harness = Harness()
+    config = formatted(harness, **({} if is_dynamic else {name: str(week_ms)}))
+    put_partition(harness, "/a/kept-0", KEPT)
+    node_dirs = opened(harness, config)
+    image = image_of(("kept", KEPT, (3,)))
+    if is_dynamic:
+        value = ConfigRecord(resource_type=4, resource_name="3", name=name, value=str(week_ms))
+        image = replay(image, [value], offset=11, epoch=1).image
+    load(harness, node_dirs, image, config)
+    [log] = node_dirs.log_dirs.logs()
+    assert log.config.producer_id_expiration_ms == week_ms
     node_dirs.close()
 
 

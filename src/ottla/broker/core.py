@@ -49,6 +49,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+DELETE_DELAY = "log.segment.delete.delay.ms"
+
 
 class ApplyError(Exception):
     """A metadata change could not be applied to some partitions."""
@@ -222,6 +224,8 @@ class Broker:
         first = self.image is EMPTY
         self.image = delta.image
         reconfigured = self._reconfigured(delta)
+        if reconfigured is None:
+            self.log_dirs.set_delete_delay(self.config.dynamic(delta.image)[DELETE_DELAY])
         touched = self.replicas.apply(delta, first=first, reconfigured=reconfigured)
         if delta.changed_brokers:
             self.replicas.recheck()

@@ -76,6 +76,38 @@ def test_another_brokers_setting_does_not(harness: BrokerHarness) -> None:
     assert log.config.retention_ms != 1234
 
 
+def test_a_deleted_replica_stays_on_disk_as_long_as_the_dynamic_delay_says(
+    harness: BrokerHarness,
+) -> None:
+    def set_delay(value: str | None) -> None:
+        harness.commit(
+            ConfigRecord(
+                resource_type=ResourceType.BROKER,
+                resource_name=ALL_BROKERS,
+                name="log.segment.delete.delay.ms",
+                value=value,
+            )
+        )
+
+    def deleted() -> list[str]:
+        return [name for name in harness.disk.listdir(LOG_DIR) if name.endswith("-delete")]
+
+    set_delay("1000")
+    harness.add_topic()
+    harness.commit(RemoveTopicRecord(topic_id=Uuid(b"t" * 16)))
+    assert deleted()
+    harness.clock.advance(1_000)
+    assert not deleted()
+
+    set_delay(None)
+    harness.add_topic("u", Uuid(b"u" * 16))
+    harness.commit(RemoveTopicRecord(topic_id=Uuid(b"u" * 16)))
+    harness.clock.advance(59_000)
+    assert deleted()
+    harness.clock.advance(1_000)
+    assert not deleted()
+
+
 def test_records_survive_a_restart(harness: BrokerHarness) -> None:
     harness.add_topic()
     harness.broker.replicas.append("t", 0, batch("a", "b"))

@@ -91,6 +91,7 @@ class NodeDirs:
             return LogConfig.of(log_values(image, config, topic))
 
         check_remote_topics(image, config)
+        self.log_dirs.set_delete_delay(config.dynamic(image)["log.segment.delete.delay.ms"])
         found = yield from wait(self.log_dirs.load(decide, config_of))
         if found.problem is not None:
             raise StartError(found.problem)

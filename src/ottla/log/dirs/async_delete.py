@@ -57,7 +57,8 @@ REMOVE_RETRY_MS_MAX: Final = 3_600_000
 class AsyncDelete:
     """See the module.
 
-    Fields: `failed`: takes a log directory offline whose disk fails after the caller returned;
+    Fields: `delay_ms`: from a rename to the removal; of those from now on.
+            `failed`: takes a log directory offline whose disk fails after the caller returned;
             `log_removed`: called for each log whose directory is renamed; `batch_ended`: called
             when the last log of a batch is renamed, see `is_busy`.
     """
@@ -78,7 +79,7 @@ class AsyncDelete:
         self._workers = workers
         self._clock = clock
         self._timers = timers
-        self._delay_ms = delay_ms
+        self.delay_ms = delay_ms
         self._failed = failed
         self._log_removed = log_removed
         self._batch_ended = batch_ended
@@ -232,7 +233,7 @@ class AsyncDelete:
         if name and is_removed:
             renamed = partition_dir._replace(name=name, kind=kind)
             directory.deleting.setdefault(_replica(partition_dir), set()).add(name)
-            due_ms = self._clock.monotonic_ms() + self._delay_ms
+            due_ms = self._clock.monotonic_ms() + self.delay_ms
             self._timers.at(due_ms, lambda: self._remove_soon(directory, renamed))
         return name
 

@@ -138,6 +138,10 @@ class LogDirs:
             failed=lambda log, error: self._log_failed(log, error),
         )
 
+    def set_delete_delay(self, delay_ms: int) -> None:
+        """Set how long the bytes of replicas that are deleted from now on stay on disk."""
+        self._async_delete.delay_ms = delay_ms
+
     # --- start ---------------------------------------------------------------------------
 
     def acquire(self, *, node_id: int, cluster_id: str | None) -> None:

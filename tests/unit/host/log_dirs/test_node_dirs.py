@@ -266,6 +266,22 @@ def test_a_log_is_loaded_with_the_brokers_own_properties(is_dynamic: bool) -> No
     node_dirs.close()
 
 
+def test_what_a_start_deletes_stays_on_disk_as_long_as_the_dynamic_delay_says() -> None:
+    harness = Harness()
+    config = formatted(harness)
+    put_partition(harness, "/a/moved-0", MOVED)
+    node_dirs = opened(harness, config)
+    value = ConfigRecord(
+        resource_type=4, resource_name="", name="log.segment.delete.delay.ms", value="1000"
+    )
+    image = replay(image_of(("moved", MOVED, (4,))), [value], offset=11, epoch=1).image
+    load(harness, node_dirs, image, config)
+    assert [name for name in harness.disk.listdir("/a") if name.endswith("-delete")]
+    harness.advance(1_000)
+    assert not [name for name in harness.disk.listdir("/a") if name.endswith("-delete")]
+    node_dirs.close()
+
+
 def test_partition_directories_are_kept_deleted_or_renamed_by_the_image() -> None:
     harness = Harness()
     config = formatted(harness)

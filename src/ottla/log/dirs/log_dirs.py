@@ -9,7 +9,8 @@ Source: LogManager; KIP-112, KIP-858.
 """
 
 import errno
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from itertools import islice
 from typing import NamedTuple
 
@@ -523,12 +524,8 @@ class LogDirs:
             if not some:
                 self.rewritten(directory).then(lambda _: directory.checkpoint_all().then(written))
                 return
-            jobs: list[tuple[PartitionLog, FlushJob]] = []
-            for log in some:
-                try:
-                    jobs.append((log, log.prepare_close()))
-                except OSError:
-                    clean = False
+            jobs = _last_jobs(some)
+            clean = clean and len(jobs) == len(some)
 
             def flush() -> None:
                 for _, job in jobs:
@@ -570,3 +567,12 @@ class LogDirs:
         """Release the locks: after `shutdown`, or after a refused start."""
         for directory in self.dirs:
             directory.release()
+
+
+def _last_jobs(logs: Iterable[PartitionLog]) -> list[tuple[PartitionLog, FlushJob]]:
+    """Return what logs have to flush at their end, without those whose disk fails."""
+    jobs = []
+    for log in logs:
+        with suppress(OSError):
+            jobs.append((log, log.prepare_close()))
+    return jobs

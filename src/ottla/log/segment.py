@@ -293,7 +293,7 @@ class Segment:
             file = handle.file()
         except FileNotFoundError:
             return []
-        data = file.read_at(0, file.size())
+        data = _whole(file)
         try:
             return decode_entries(data, self.base_offset)
         except ValueError as error:
@@ -336,15 +336,13 @@ class Segment:
         if self._offset_index is not None:
             return
         largest = self.max_timestamp
-        offsets, times = self._index_file(names.OFFSET_INDEX), self._index_file(names.TIME_INDEX)
+        # One after the other: while readers pin many files, opening one closes the last one opened.
+        offsets = _whole(self._index_file(names.OFFSET_INDEX))
+        times = _whole(self._index_file(names.TIME_INDEX))
         size_max = config.segment_index_bytes
         try:
-            self._offset_index = OffsetIndex.load(
-                offsets.read_at(0, offsets.size()), self.base_offset, size_max
-            )
-            self._time_index = TimeIndex.load(
-                times.read_at(0, times.size()), self.base_offset, size_max
-            )
+            self._offset_index = OffsetIndex.load(offsets, self.base_offset, size_max)
+            self._time_index = TimeIndex.load(times, self.base_offset, size_max)
         except ValueError as error:
             self._offset_index = None
             raise OSError(5, f"{error}", self.path("")) from None
@@ -392,8 +390,8 @@ class Segment:
 
     def _sound_before(self, offset: int) -> Cut:
         """Return the end of the last sound batch before `offset`, CRC included."""
-        file = self.log.file()
         indexed = self._index_lookup(offset).position
+        file = self.log.file()
         for start in (indexed, 0) if 0 < indexed < self.size else (0,):
             cut = Cut(start, self.base_offset) if start == 0 else None
             try:
@@ -483,6 +481,10 @@ class Segment:
         """Close the files."""
         for handle in self._handles.values():
             handle.close()
+
+
+def _whole(file: File) -> bytes:
+    return file.read_at(0, file.size())
 
 
 def new_segment(

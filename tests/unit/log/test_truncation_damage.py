@@ -112,6 +112,24 @@ def test_damage_at_the_start_of_a_segment_leaves_the_one_before(env: Environment
     assert (log.log_end_offset, len(values(log))) == (base, base)
 
 
+@pytest.mark.parametrize("damaged", [False, True])
+def test_readers_that_keep_all_files_open_do_not_fail_a_truncation(damaged: bool) -> None:
+    """Each file that is opened beside theirs is closed when the next one is."""
+    env = Environment(open_files_max=2)
+    log = filled(env)
+    bases = [segment.base_offset for segment in log.segments]
+    sent = [log.read(base, max_bytes=100, upper_bound=60, at_least_one=True) for base in bases[1:]]
+    assert sum(len(each.slices) for each in sent) > 2
+    if damaged:
+        damage(env, LENGTH_AT, 4, 6)
+        with pytest.raises(DamagedLog) as caught:
+            log.truncate_to(6)
+        assert caught.value.good_end == 4
+    assert log.truncate_to(4)
+    assert (log.log_end_offset, len(values(log))) == (4, 4)
+    assert append(log, batch([b"new"]), epoch=3) == 4
+
+
 def test_damage_that_only_the_largest_timestamp_is_looked_for_in_is_left_to_its_readers() -> None:
     """The file was cut, and the log's end was not."""
     env = Environment()

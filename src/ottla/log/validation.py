@@ -361,6 +361,10 @@ def _look(
             raise
         allowance.halve()
         raise TooHeavy from None
+    except MemoryError:
+        if allowance is None:
+            raise
+        raise TooHeavy from None  # A worker tries it once more; its failures are answered.
     except CorruptBatch as error:
         # The checksum is right, so a retry of the same bytes would not help.
         raise InvalidRecord(str(error)) from None

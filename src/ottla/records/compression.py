@@ -87,7 +87,7 @@ def expand(codec: Codec, data: Buffer, limit: int = DECOMPRESSED_BYTES_MAX) -> t
     as a whole: that would hold the GIL, and other threads, for tens of milliseconds.
 
     Raises: CorruptBatch where `data` is damaged, its subclass RecordsTooLarge where it would exceed
-            `limit` bytes, or has more blocks than `blocks_max` allows.
+            `limit` bytes, or has more blocks than `blocks_max` allows; MemoryError.
     """
     if codec is Codec.NONE:
         if len(data) > limit:
@@ -117,7 +117,7 @@ class _Pieces:
             return
         self._parts.append(part)
         if self.size > PIECE_BYTES:
-            self._room = mmap.mmap(-1, self._limit + 1)
+            self._room = _memory(self._limit + 1)
             self._room.write(b"".join(self._parts))
             self._parts = []
 
@@ -126,6 +126,15 @@ class _Pieces:
         if self._room is not None:
             return self._room, self.size
         return b"".join(self._parts), self.size
+
+
+def _memory(size: int) -> mmap.mmap:
+    """Return so many bytes of memory. Raises: MemoryError."""
+    try:
+        return mmap.mmap(-1, size)
+    except OSError as error:
+        # As an OSError it would be taken for one of the disk, and cost the log directory.
+        raise MemoryError(f"no {size} bytes for decompressed records: {error}") from None
 
 
 def blocks_max(limit: int) -> int:
@@ -318,7 +327,7 @@ def _zstd_decompress(data: Buffer, limit: int) -> tuple[Expanded, int]:
     bound = _zstd_bound(view, limit)
     # One byte beyond the limit separates "exactly the limit" from "more than that".
     room = min(bound, limit + 1)
-    target = bytearray(room) if room <= PIECE_BYTES else mmap.mmap(-1, room)
+    target = bytearray(room) if room <= PIECE_BYTES else _memory(room)
     try:
         length = cramjam.zstd.decompress_into(view, target)
     except cramjam.DecompressionError as error:

@@ -5,6 +5,8 @@ that Java needs; bombs, cuts and flipped bits, with the memory watched.
 """
 
 import contextlib
+import errno
+import mmap
 import random
 import struct
 import tracemalloc
@@ -206,3 +208,18 @@ def test_a_hand_made_gzip_stream() -> None:
     assert decompress(Codec.GZIP, packed, 2) == b"hi"
     with pytest.raises(CorruptBatch, match="bad gzip data"):
         decompress(Codec.GZIP, packed[:-1] + b"\x01", 2)
+
+
+@pytest.mark.parametrize("codec", [Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD])
+def test_a_lack_of_memory_is_no_error_of_the_disk(
+    codec: Codec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where a log is read, an OSError takes its log directory offline."""
+    packed = compress(codec, bytes(2 * MEGABYTE))
+
+    def none_left(*_: object) -> mmap.mmap:
+        raise OSError(errno.ENOMEM, "Cannot allocate memory")
+
+    monkeypatch.setattr(mmap, "mmap", none_left)
+    with pytest.raises(MemoryError):
+        decompress(codec, packed)

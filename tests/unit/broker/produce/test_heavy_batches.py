@@ -3,6 +3,8 @@
 Method: a broker whose workers do nothing until told to; batches that are heavy for each reason.
 """
 
+import errno
+import mmap
 import os
 from collections.abc import Iterator
 from typing import Any
@@ -231,6 +233,28 @@ def test_what_waits_is_bounded(harness: BrokerHarness) -> None:
     assert 8 <= len(answers) <= 12
     harness.workers.run()
     assert [answer.value[0].error for answer in answers] == [Error.NONE] * len(answers)
+
+
+@pytest.mark.parametrize("recovers", [True, False])
+def test_what_there_is_no_memory_for_is_tried_by_a_worker(
+    harness: BrokerHarness, recovers: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is no failure of the disk: the log stays online."""
+    data = of_sizes(3, INLINE_BYTES_MAX // 4, codec=Codec.ZSTD)
+
+    def none_left(*_: object) -> mmap.mmap:
+        raise OSError(errno.ENOMEM, "Cannot allocate memory")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(mmap, "mmap", none_left)
+        answer = send(harness, data)
+        assert not answer.done
+        if not recovers:
+            harness.workers.run()
+    harness.workers.run()
+    expected = (Error.NONE, 0) if recovers else (Error.UNKNOWN_SERVER_ERROR, -1)
+    assert answer.value == [expected]
+    assert send(harness, batch("next")).value == [(Error.NONE, 3 if recovers else 0)]
 
 
 def test_a_bomb_costs_the_loop_only_what_it_may(harness: BrokerHarness) -> None:

@@ -26,7 +26,7 @@ from ottla.log.epoch_cache import EpochEntry
 from ottla.log.offset_index import OffsetIndex
 from ottla.log.producer_state import ProducerState
 from ottla.log.recovery.producer_replay import replay_batch
-from ottla.log.time_index import NO_TIMESTAMP, TimeIndex, TimestampOffset
+from ottla.log.time_index import NO_TIMESTAMP, TimeIndex, TimestampOffset, larger
 from ottla.log.transaction_index import AbortedTransaction, encode_entry
 from ottla.records.batch import HEADER_SIZE, BatchHeader, check_crc, parse_header
 from ottla.records.errors import CorruptBatch
@@ -163,8 +163,7 @@ class EarlierSegments:
         if segment is None:
             segment = self._open = self._begin(header.base_offset)
         segment.file.append([data[at : at + size]])
-        if header.max_timestamp > segment.largest.timestamp:
-            segment.largest = TimestampOffset(header.max_timestamp, header.last_offset)
+        segment.largest = larger(segment.largest, header)
         if segment.size - segment.entry_at > self._config.index_interval_bytes:
             segment.offsets.append(header.last_offset, segment.size)
             segment.times.maybe_append(*segment.largest)

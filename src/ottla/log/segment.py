@@ -19,7 +19,7 @@ from ottla.log.file_cache import FileCache, Handle
 from ottla.log.offset_index import OffsetIndex, OffsetPosition
 from ottla.log.recovery.scan import scan_batches, scan_headers
 from ottla.log.sparse_index import RELATIVE_OFFSET_MAX
-from ottla.log.time_index import NO_TIMESTAMP, TimeIndex, TimestampOffset
+from ottla.log.time_index import NO_TIMESTAMP, TimeIndex, TimestampOffset, larger
 from ottla.log.timestamp_search import TimestampSearch
 from ottla.log.transaction_index import AbortedTransaction, decode_entries, encode_entry
 from ottla.records.batch import HEADER_SIZE, BatchHeader, parse_header
@@ -162,7 +162,13 @@ class Segment:
         """
         self.log.file().append(data)
         for header in headers:
-            self._note(header.last_offset, header.max_timestamp, header.size_in_bytes, interval)
+            self._note(
+                header.last_offset,
+                header.max_timestamp,
+                header.size_in_bytes,
+                interval,
+                is_empty=not header.record_count,
+            )
 
     def append_one(
         self, data: Buffer, last_offset: int, max_timestamp: int, size: int, interval: int
@@ -171,7 +177,15 @@ class Segment:
         self.log.file().append((data,))
         self._note(last_offset, max_timestamp, size, interval)
 
-    def _note(self, last_offset: int, max_timestamp: int, size: int, interval: int) -> None:
+    def _note(
+        self,
+        last_offset: int,
+        max_timestamp: int,
+        size: int,
+        interval: int,
+        *,
+        is_empty: bool = False,
+    ) -> None:
         position = self.size
         self.unsynced = True
         lasts = self._recent_lasts
@@ -182,7 +196,7 @@ class Segment:
             del self._recent_positions[: RECENT_BATCHES_MAX // 2]
         if position == 0:
             self.first_timestamp = max_timestamp
-        if max_timestamp > self.max_timestamp.timestamp:
+        if not is_empty and max_timestamp > self.max_timestamp.timestamp:
             self._max_timestamp = TimestampOffset(max_timestamp, last_offset)
         if self._since_entry > interval:
             self._index(last_offset, position)
@@ -217,7 +231,7 @@ class Segment:
 
     @property
     def max_timestamp(self) -> TimestampOffset:
-        """The largest timestamp and the last offset of the first batch that has it."""
+        """The largest timestamp of a record and the last offset of the first batch that has it."""
         found = self._max_timestamp
         if found is None:
             file = self._index_file(names.TIME_INDEX)
@@ -443,8 +457,7 @@ class Segment:
         start = self._index_lookup(largest.offset).position
         try:
             for _, header in scan_headers(self.log.file(), start, self.size):
-                if header.max_timestamp > largest.timestamp:
-                    largest = TimestampOffset(header.max_timestamp, header.last_offset)
+                largest = larger(largest, header)
         except RecordsError:
             pass  # A reader of the batch gets the error; the file is cut already.
         return largest

@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 
 from ottla.base.ports import File, Readable
 from ottla.log.sparse_index import Pair, SparseIndex, last_of_file, search_file
+from ottla.records.batch import BatchHeader
 
 ENTRY: Final = struct.Struct(">qi")
 ENTRY_SIZE: Final = ENTRY.size
@@ -60,6 +61,17 @@ class TimeIndex(SparseIndex):
     def lookup(self, timestamp: int) -> TimestampOffset:
         """Return the entry with the largest timestamp not above `timestamp`."""
         return _absolute(self._lookup(timestamp), self.base_offset)
+
+
+def larger(largest: TimestampOffset, header: BatchHeader) -> TimestampOffset:
+    """Return the largest timestamp up to and including a batch.
+
+    A batch that compaction has emptied keeps its timestamp, which no record has any more: nothing
+    would be found by it.
+    """
+    if header.record_count and header.max_timestamp > largest.timestamp:
+        return TimestampOffset(header.max_timestamp, header.last_offset)
+    return largest
 
 
 def search(file: Readable, base_offset: int, timestamp: int) -> TimestampOffset:

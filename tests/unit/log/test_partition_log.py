@@ -6,9 +6,11 @@ Method: small logs on a disk in memory; bytes compared with what was sent, stamp
 import pytest
 
 from ottla.base.errors import ApiError, Error
+from ottla.log import names
 from ottla.log.config import LogConfig
 from ottla.log.partition_log import UnexpectedOffset
 from ottla.records.batch import iter_headers, parse_header, restamp
+from ottla.records.builder import encode_retained
 from ottla.records.compression import Codec
 from ottla.records.control import build_marker
 from ottla.records.record import iter_records
@@ -273,6 +275,40 @@ def test_a_slice_survives_the_deletion_of_its_segment() -> None:
     assert log.log_start_offset == 2
     assert parse_header(found.slices[0].read()).base_offset == 0
     found.slices[0].release()
+
+
+@pytest.mark.parametrize(
+    "then", ["goes on", "is killed", "is shut down", "is truncated", "loses its time index"]
+)
+def test_the_timestamp_of_a_batch_that_compaction_has_emptied_does_not_count(then: str) -> None:
+    """The latest record is not looked for where there is none any more."""
+    env = Environment()
+    log = env.open(LogConfig(index_interval_bytes=0))
+
+    def copy(offset: int, timestamp: int, *, is_emptied: bool = False) -> None:
+        data = batch(timestamp=timestamp, base_offset=offset, leader_epoch=0)
+        copied = encode_retained(parse_header(data), []) if is_emptied else data
+        log.append_as_follower(bytearray(copied), now_ms=0)
+
+    copy(0, 1_000)
+    copy(1, 9_000, is_emptied=True)
+    copy(2, 2_000)
+    copy(3, 1_500)
+    if then == "is truncated":
+        log.truncate_to(3)
+    elif then != "goes on":
+        is_clean = then != "is killed"
+        log.roll(0)
+        index = log.segments.first.path(names.TIME_INDEX)
+        job = log.prepare_close()
+        job.run()
+        job.release(failed=False)
+        log.close()
+        if then == "loses its time index":
+            env.disk.remove(index)
+        log = env.open(log.config, clean=is_clean)
+    assert len(log.segments) == (1 if then in ("goes on", "is truncated") else 2)
+    assert max_timestamp_offset(log) == (2, 2_000, 0)
 
 
 def test_lookups_by_time() -> None:

@@ -25,7 +25,7 @@ from ottla.log.cleaner.cleaner_transactions import CleanedTransactions
 from ottla.log.offset_index import OffsetIndex
 from ottla.log.recovery.scan import Batch, scan_batches, scan_headers
 from ottla.log.sparse_index import RELATIVE_OFFSET_MAX
-from ottla.log.time_index import NO_TIMESTAMP, TimeIndex, TimestampOffset
+from ottla.log.time_index import NO_TIMESTAMP, TimeIndex, TimestampOffset, larger
 from ottla.log.transaction_index import AbortedTransaction, encode_entry
 from ottla.records.batch import BatchHeader, parse_header
 from ottla.records.errors import RecordsError
@@ -244,9 +244,7 @@ class _Writer:
     def _note(self, header: BatchHeader) -> None:
         if self.size + header.size_in_bytes > RELATIVE_OFFSET_MAX:
             raise CleaningFailed(f"the segment at {self._base_offset} would exceed 2 GiB")
-        # An empty batch has no record that a lookup by time could find.
-        if header.record_count and header.max_timestamp > self.largest.timestamp:
-            self.largest = TimestampOffset(header.max_timestamp, header.last_offset)
+        self.largest = larger(self.largest, header)
         if self._since_entry > self._job.index_interval_bytes:
             self._offsets.append(header.last_offset, self.size)
             self._times.maybe_append(*self.largest)

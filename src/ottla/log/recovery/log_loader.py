@@ -50,7 +50,7 @@ from ottla.log.recovery.producer_replay import (
 from ottla.log.recovery.scan import scan_batches, scan_headers
 from ottla.log.recovery.startup_cleanup import tidy
 from ottla.log.sparse_index import RELATIVE_OFFSET_MAX
-from ottla.log.time_index import NO_TIMESTAMP, TimeIndex, TimestampOffset
+from ottla.log.time_index import NO_TIMESTAMP, TimeIndex, TimestampOffset, larger
 from ottla.log.transaction_index import AbortedTransaction, encode_entry
 from ottla.records.batch import HEADER_SIZE, BatchHeader, parse_header
 from ottla.records.errors import CorruptBatch, RecordsError
@@ -366,7 +366,7 @@ class _Loader:
             try:
                 entry_at = 0
                 for position, header in scan_headers(file, 0, size):
-                    largest = _larger(largest, header)
+                    largest = larger(largest, header)
                     if position - entry_at > self.config.index_interval_bytes:
                         offsets.append(header.last_offset, position)
                         times.maybe_append(*largest)
@@ -398,7 +398,7 @@ class _Loader:
             try:
                 for _, header in scan_headers(file, offsets.last.position, size):
                     end = header.next_offset
-                    largest = _larger(largest, header)
+                    largest = larger(largest, header)
             except RecordsError:
                 return None
         if size and (offsets.last.position >= size or end <= offsets.last.offset):
@@ -470,7 +470,7 @@ class _Loader:
                         raise CorruptBatch(f"offset {header.base_offset} goes back")
                     if header.last_offset - base > RELATIVE_OFFSET_MAX:
                         raise CorruptBatch(f"offset {header.last_offset} is too far from {base}")
-                    scan.largest = _larger(scan.largest, header)
+                    scan.largest = larger(scan.largest, header)
                     if position - entry_at > self.config.index_interval_bytes:
                         offsets.append(header.last_offset, position)
                         times.maybe_append(*scan.largest)
@@ -687,9 +687,3 @@ def _first_unflushed(bases: list[int], recovery_point: int) -> int:
         if base <= recovery_point:
             first = index
     return first
-
-
-def _larger(largest: TimestampOffset, header: BatchHeader) -> TimestampOffset:
-    if header.max_timestamp > largest.timestamp:
-        return TimestampOffset(header.max_timestamp, header.last_offset)
-    return largest

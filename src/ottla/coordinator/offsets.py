@@ -109,12 +109,16 @@ def fetch(
     stored = shard.offsets
     keys = wanted
     if keys is None:
-        keys = [key for key in stored.stable_keys(group_id) if _committed(shard, group_id, key)]
+        keys = [
+            key
+            for key in stored.stable_keys(group_id)
+            if _committed(shard, group_id, key, shard.topic_id_of(key[0]))
+        ]
     found = [
         _fetched(
             key,
-            shard.topic_id_of(key[0]),
-            _committed(shard, group_id, key),
+            topic_id := shard.topic_id_of(key[0]),
+            _committed(shard, group_id, key, topic_id),
             require_stable and stored.is_pending(group_id, *key),
         )
         for key in keys
@@ -126,12 +130,17 @@ def fetch(
     return shard.settled().map(result)
 
 
-def _committed(shard: Shard, group_id: str, key: PartitionKey) -> CommittedOffset | None:
-    """Return an offset of the topic that has the name now, not of one that had it before."""
+def _committed(
+    shard: Shard, group_id: str, key: PartitionKey, topic_id: Uuid
+) -> CommittedOffset | None:
+    """Return an offset of the topic that has the name now, not of one that had it before.
+
+    `topic_id`: of the topic that has it now; zero = there is none.
+    """
     stored = shard.offsets.get(group_id, *key)
     if stored is None or stored.topic_id == NO_UUID:
         return stored
-    return stored if shard.topic_id_of(key[0]) in (NO_UUID, stored.topic_id) else None
+    return stored if topic_id in (NO_UUID, stored.topic_id) else None
 
 
 def _fetched(

@@ -137,8 +137,7 @@ def _not_eligible_any_more(
     found = [record for record in records if record.name == MIN_ISR]
     if not found:
         return
-    offset, epoch = image.position
-    after = replay(image, records, offset=offset, epoch=epoch).image
+    after = _with(image, records)
     is_of_topics = all(record.resource_type == ResourceType.TOPIC for record in found)
     yield from clear_elr(
         after, config, {record.resource_name for record in found} if is_of_topics else None
@@ -310,10 +309,14 @@ def _check_rules(
     _, name = resource
     # No broker has the id -1: the defaults are checked alone.
     broker = replace(config, node_id=-1 if name == ALL_BROKERS else int(name))
-    offset, epoch = image.position
-    records = config_records(resource, before, after)
-    changed = replay(image, records, offset=offset, epoch=epoch).image
+    changed = _with(image, config_records(resource, before, after))
     known = {problem.name for problem in broken_rules(broker.dynamic(image).values)}
     for problem in broken_rules(broker.dynamic(changed).values):
         if problem.name not in known:
             raise _invalid(f"Invalid value for a broker config: {problem}.")
+
+
+def _with(image: ClusterImage, records: Sequence[ConfigRecord]) -> ClusterImage:
+    """Return the image with configurations that are not written yet."""
+    offset, epoch = image.position
+    return replay(image, records, offset=offset, epoch=epoch).image

@@ -10,6 +10,7 @@
 """
 
 from dataclasses import fields
+from typing import NamedTuple
 
 from ottla.base.ids import Uuid
 from ottla.broker.partition import Partition
@@ -91,6 +92,17 @@ def different_parts(
         or getattr(other, name) is not getattr(known_other, name)
         if part != getattr(other, name)
     )
+
+
+class Replica(NamedTuple):
+    """A hosted partition whose log can be read."""
+
+    partition: Partition
+    log: PartitionLog
+
+
+Replicas = dict[int, dict[TopicPartition, Replica]]
+"""By broker."""
 
 
 class NodeWatch:
@@ -197,51 +209,50 @@ class NodeWatch:
 
     def look(self) -> None:
         """Record the log ends of all live replicas."""
-        partitions = self._partitions()
+        replicas = self._replicas()
         for topic in self._sim.image.topics:
             for number, state in topic.in_order():
-                self._members(topic.id, number, state, partitions)
+                self._members(topic.id, number, state, replicas)
 
     def _look_at(self, topic_id: Uuid, number: int, state: PartitionImage) -> None:
-        partitions = self._partitions()
-        self._members(topic_id, number, state, partitions)
+        replicas = self._replicas()
+        self._members(topic_id, number, state, replicas)
         before = self._states.get((topic_id, number))
         self._states[topic_id, number] = state
         if before is not None and before.leader_epoch == state.leader_epoch:
             joined = set(state.isr) - set(before.isr)
-            self._newcomers((topic_id, number), state, joined, partitions)
+            self._newcomers((topic_id, number), state, joined, replicas)
 
-    def _partitions(self) -> dict[int, dict[TopicPartition, Partition]]:
-        """Return the hosted partitions of each broker whose current incarnation is registered."""
-        found: dict[int, dict[TopicPartition, Partition]] = {}
+    def _replicas(self) -> Replicas:
+        """Return the replicas of each broker whose current incarnation is registered."""
+        found: Replicas = {}
         registered = self._sim.image.brokers
         for node_id, broker in brokers_of(self._sim):
             known = registered.get(node_id)
             if known is not None and known.epoch == broker.epoch:
-                hosted = {
-                    (each.topic_id, each.partition_id): each for each in broker.replicas.hosted()
+                found[node_id] = {
+                    (each.topic_id, each.partition_id): Replica(each, each.log)
+                    for each in broker.replicas.hosted()
+                    if each.log is not None and not each.log.failed
                 }
-                found[node_id] = hosted
         return found
 
     def _members(
-        self,
-        topic_id: Uuid,
-        number: int,
-        state: PartitionImage,
-        partitions: dict[int, dict[TopicPartition, Partition]],
+        self, topic_id: Uuid, number: int, state: PartitionImage, replicas: Replicas
     ) -> None:
         key = (topic_id, number)
         committed = self._committed.get(key, 0)
-        self._rules(key, state, partitions)
-        led = self._led(key, state, partitions)
+        leader = _leader(key, state, replicas)
+        led = None
+        if leader is not None:
+            self._rules(key, state.leader, leader, replicas)
+            led = _epoch_below(leader.log, committed)
         for node_id in (*state.isr, *state.elr):
-            partition = partitions.get(node_id, {}).get(key)
-            if partition is None or partition.log is None or partition.log.failed:
+            replica = replicas.get(node_id, {}).get(key)
+            if replica is None:
                 continue
-            self._epoch(key, node_id, partition)
-            log = partition.log
-            epochs = (-1, -1) if led is None else (_epoch_below(log, committed), led)
+            self._epoch(key, node_id, replica.partition)
+            epochs = (-1, -1) if led is None else (_epoch_below(replica.log, committed), led)
             self._history.members.append(
                 MemberSeen(
                     key,
@@ -249,64 +260,43 @@ class NodeWatch:
                     self._sim.nodes[node_id].incarnation,
                     node_id in state.elr,
                     committed,
-                    log.log_end_offset,
+                    replica.log.log_end_offset,
                     *epochs,
                     self._sim.now_ms,
                 )
             )
 
-    def _led(
-        self,
-        key: TopicPartition,
-        state: PartitionImage,
-        partitions: dict[int, dict[TopicPartition, Partition]],
-    ) -> int | None:
-        """Return the epoch of the last committed record at the leader; None = there is none."""
-        leader = _leader(key, state, partitions)
-        if leader is None or leader.log is None:
-            return None
-        return _epoch_below(leader.log, self._committed.get(key, 0))
-
     def _rules(
-        self,
-        key: TopicPartition,
-        state: PartitionImage,
-        partitions: dict[int, dict[TopicPartition, Partition]],
+        self, key: TopicPartition, leader_id: int, leader: Replica, replicas: Replicas
     ) -> None:
         """Compare a leader with what its followers are."""
-        leader = _leader(key, state, partitions)
-        if leader is None or leader.log is None:
-            return
-        if leader.log.latest_epoch < leader.leader_epoch:
-            reason = f"leads in epoch {leader.leader_epoch}, of which its log does not know"
-            self._rule_broken(key, state.leader, reason)
-        for node, follower in leader.followers.items():
-            replica = partitions.get(node, {}).get(key)
-            if replica is None or replica.log is None or replica.log.failed:
-                continue
-            if replica.leader_epoch != leader.leader_epoch:
+        epoch = leader.partition.leader_epoch
+        if leader.log.latest_epoch < epoch:
+            reason = f"leads in epoch {epoch}, of which its log does not know"
+            self._rule_broken(key, leader_id, reason)
+        for node, follower in leader.partition.followers.items():
+            replica = replicas.get(node, {}).get(key)
+            if replica is None or replica.partition.leader_epoch != epoch:
                 continue
             if follower.broker_epoch != self._sim.image.brokers[node].epoch:
                 continue
             if follower.log_end_offset > replica.log.log_end_offset:
-                reason = f"ends before where its leader of epoch {leader.leader_epoch} takes it for"
+                reason = f"ends before where its leader of epoch {epoch} takes it for"
                 self._rule_broken(key, node, reason)
 
     def _newcomers(
-        self,
-        key: TopicPartition,
-        state: PartitionImage,
-        joined: set[int],
-        partitions: dict[int, dict[TopicPartition, Partition]],
+        self, key: TopicPartition, state: PartitionImage, joined: set[int], replicas: Replicas
     ) -> None:
         """Check where the logs of replicas end that join the in-sync ones of a leader."""
-        leader = _leader(key, state, partitions)
+        leader = _leader(key, state, replicas)
+        if leader is None:
+            return
         for node in sorted(joined):
-            replica = partitions.get(node, {}).get(key)
-            if leader is None or replica is None or replica.log is None or replica.log.failed:
-                continue
-            if replica.log.log_end_offset < leader.epoch_start_offset:
-                reason = f"joined below the start of its leader's epoch {leader.leader_epoch}"
+            replica = replicas.get(node, {}).get(key)
+            if replica is not None and (
+                replica.log.log_end_offset < leader.partition.epoch_start_offset
+            ):
+                reason = f"joined below the start of its leader's epoch {state.leader_epoch}"
                 self._rule_broken(key, node, reason)
 
     def _rule_broken(self, key: TopicPartition, node: int, reason: str) -> None:
@@ -334,16 +324,12 @@ class NodeWatch:
         self._history.left_over += left
 
 
-def _leader(
-    key: TopicPartition,
-    state: PartitionImage,
-    partitions: dict[int, dict[TopicPartition, Partition]],
-) -> Partition | None:
-    """Return the leader's partition; None where it does not lead in that epoch, or has no log."""
-    leader = partitions.get(state.leader, {}).get(key)
-    if leader is None or leader.log is None or leader.log.failed or not leader.is_leader:
+def _leader(key: TopicPartition, state: PartitionImage, replicas: Replicas) -> Replica | None:
+    """Return the leader's replica; None where it does not lead in that epoch."""
+    leader = replicas.get(state.leader, {}).get(key)
+    if leader is None or not leader.partition.is_leader:
         return None
-    return leader if leader.leader_epoch == state.leader_epoch else None
+    return leader if leader.partition.leader_epoch == state.leader_epoch else None
 
 
 def _epoch_below(log: PartitionLog, offset: int) -> int:

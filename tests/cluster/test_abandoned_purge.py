@@ -6,7 +6,9 @@ store comes back when the receipt is there: what was left stays, and is not touc
 
 import json
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
+from stat import S_ISREG
 from typing import Any
 
 import pytest
@@ -82,8 +84,12 @@ def deletion(cluster: Cluster, topic_id: str) -> dict[str, Any]:
 
 def objects(store: Path, topic_id: str) -> list[tuple[str, int]]:
     """Return the names of a topic's objects, and when they were written."""
-    found = sorted(each for each in store.glob(f"{NAME}-{topic_id}/**/*") if each.is_file())
-    return [(str(each), each.stat().st_mtime_ns) for each in found]
+    found = []
+    for path in store.glob(f"{NAME}-{topic_id}/**/*"):
+        with suppress(FileNotFoundError):  # A purge goes on while this looks.
+            if S_ISREG((status := path.stat()).st_mode):
+                found.append((str(path), status.st_mtime_ns))
+    return sorted(found)
 
 
 def abandon(cluster: Cluster, topic_id: str, *words: str) -> Ran:

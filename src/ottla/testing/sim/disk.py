@@ -3,25 +3,39 @@
 Beyond `MemoryDisk`: the unsynced end of a file may survive whole, as a prefix, or with its length
 and holes of zeros, as with file systems that journal lengths before data; overwritten bytes may be
 new, old or torn; each unsynced directory entry (created, renamed, removed) may be as before or as
-after.
+after. A process that dies in the middle of an operation leaves it half done, whatever becomes of
+the machine: a part of what was appended, of a directory's files, or of an atomic write's temporary
+file.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from random import Random
 
 from ottla.base.ids import METADATA_TOPIC, Uuid
+from ottla.base.ports import Buffer
 from ottla.log.dirs.checkpoints import MalformedFile
 from ottla.log.dirs.dir_loading import PartitionDir
 from ottla.log.dirs.partition_metadata import decode_partition_metadata
-from ottla.log.names import PARTITION_METADATA, parse_partition_dir_name
+from ottla.log.names import PARTITION_METADATA, TEMPORARY, parse_partition_dir_name
 from ottla.testing.disk import MemoryDisk, MemoryFile, _Directory, _FileNode
+from ottla.testing.sim.scheduler import ProcessDied
 
 PAGE_BYTES = 512
 
 
 class SimFile(MemoryFile):
     """An open file whose failed sync drops its dirty pages."""
+
+    def append(self, buffers: Sequence[Buffer]) -> int:
+        try:
+            return super().append(buffers)
+        except ProcessDied:
+            disk = self._disk
+            assert isinstance(disk, SimDisk)
+            data = b"".join(buffers)
+            self._put(self._end, data[: disk.part_done(disk._room(len(data)))])
+            raise
 
     def sync(self) -> None:
         disk, node = self._disk, self._node
@@ -58,6 +72,35 @@ class SimDisk(MemoryDisk):
         """Files that were truncated since their last sync: only these may come back shorter."""
         self._dropped: dict[_FileNode, list[tuple[int, int]]] = {}
         """The ranges of a file that failed syncs dropped, [start, end)."""
+        self.interrupted: Random | None = None
+        """Set as the process dies: how much is done of the operation that it dies in."""
+
+    def part_done(self, most: int) -> int:
+        """Return how much of the current operation a process that dies has done: once, then 0."""
+        random, self.interrupted = self.interrupted, None
+        return 0 if random is None else random.randrange(most + 1)
+
+    def rmtree(self, path: str) -> None:
+        try:
+            super().rmtree(path)
+        except ProcessDied:
+            random, directory = self.interrupted, self._find(path)
+            if random is not None and isinstance(directory, _Directory) and not self.is_link(path):
+                names = sorted(directory.entries)
+                random.shuffle(names)  # In no order: that of the file system.
+                for name in names[: self.part_done(len(names))]:
+                    del directory.entries[name]
+            raise
+
+    def write_atomic(self, path: str, data: bytes) -> None:
+        try:
+            super().write_atomic(path, data)
+        except ProcessDied:
+            if self.interrupted is not None:
+                directory, name = self._parent(path)
+                written = bytearray(data[: self.part_done(self._room(len(data)))])
+                directory.entries[name + TEMPORARY] = _FileNode(written, modified_ms=self.now_ms())
+            raise
 
     def drop_dirty(self, node: _FileNode) -> None:
         """Drop the unsynced bytes of a file: no later sync writes them."""
@@ -83,6 +126,7 @@ class SimDisk(MemoryDisk):
 
     def kill(self) -> None:
         self._forget_dropped()
+        self.interrupted = None
         self.open_files = 0
         super().kill()
 
@@ -132,6 +176,7 @@ class SimDisk(MemoryDisk):
     def lose_power(self, random: Random) -> int:
         """Lose any part of what was not synced; return how many files and directories changed."""
         self._forget_dropped()
+        self.interrupted = None
         self.open_files = 0
         self._locked.clear()
         changed = _lose(self._root, random, self.shortened)

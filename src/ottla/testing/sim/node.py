@@ -55,7 +55,7 @@ WRITES = frozenset(
     {"append", "write_at", "truncate", "sync", "mkdir", "rename", "remove", "sync_dir"}
     | {"rmtree", "write_atomic"}
 )
-"""The disk operations that a crash may come before."""
+"""The disk operations that a crash may come before, or in the middle of."""
 
 
 @dataclass(slots=True)
@@ -411,8 +411,12 @@ class SimNode:
         if writes and self._pending_crash is not None and process is not None:
             self._pending_crash.operations -= 1
             if self._pending_crash.operations <= 0:
+                self.disk.interrupted = None
                 if process.alive:
                     self._sim.mark("crashed-while-writing")
+                    self.disk.interrupted = Random(
+                        f"{self._sim.seed}/interrupted {self.id} {self.incarnation}"
+                    )
                     self._crash_now(self._pending_crash)
                 raise ProcessDied
         if pace.slowest_us > 10 * MS and not pace.in_thread and process is not None:

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.testing.sim.disk import SimDisk, _torn
+from ottla.testing.sim.scheduler import ProcessDied
 
 SEEDS = range(200)
 
@@ -162,3 +163,45 @@ def test_what_was_cut_may_be_shorter() -> None:
         lengths.add(len(place.read_bytes("/d/log")))
     assert {70, 100} < lengths
     assert min(lengths) >= 40
+
+
+@pytest.mark.parametrize("power", [False, True])
+def test_a_process_that_dies_in_an_operation_has_done_a_part_of_it(power: bool) -> None:
+    lengths, left, temporary = set(), set(), set()
+    for seed in SEEDS:
+        place = disk()
+        place.mkdir("/d/gone-delete")
+        for name in "abc":
+            place.write_atomic(f"/d/gone-delete/{name}", b"x")
+        place.sync_dir("/d")
+        file = place.open("/d/log", create=True)
+        file.append([b"a" * 100])
+        file.sync()
+        place.sync_dir("/d")
+
+        def dies(operation: str, path: str, place: SimDisk = place, seed: int = seed) -> None:
+            place.interrupted = Random(seed)
+            raise ProcessDied
+
+        for act in (
+            lambda file=file: file.append([b"b" * 50, b"b" * 50]),
+            lambda place=place: place.rmtree("/d/gone-delete"),
+            lambda place=place: place.write_atomic("/d/vote", b"v" * 20),
+        ):
+            place.on_operation = dies
+            with pytest.raises(ProcessDied):
+                act()
+            place.on_operation = None
+        if power:
+            place.lose_power(Random(seed))
+        else:
+            place.kill()
+        data = place.read_bytes("/d/log")
+        assert data[:100] == b"a" * 100
+        lengths.add(len(data))
+        assert not place.exists("/d/vote")
+        temporary.add(content(place, "/d/vote.tmp"))
+        left.add(tuple(place.listdir("/d/gone-delete")))
+    assert {100, 200} < lengths
+    assert {("a", "b", "c"), (), ("b",), ("a", "c")} <= left
+    assert len(temporary) > 5

@@ -10,9 +10,11 @@ import pytest
 
 from ottla.host.kraft.broker_mode import KRaftBroker
 from ottla.log import names
+from ottla.log.dirs.dir_loading import DirLoader, PartitionDir
 from ottla.testing.sim import Faults, Sim
 from ottla.testing.sim.faults.fault_injector import FaultInjector
 from ottla.testing.sim.node import SimNode
+from ottla.testing.sim.watch.deletions import deletions_left, partition_dirs_left
 from ottla.testing.sim.watch.observations import (
     Acknowledged,
     HighWatermarkMoved,
@@ -20,6 +22,7 @@ from ottla.testing.sim.watch.observations import (
     PartitionSet,
     QuorumLed,
 )
+from ottla.wire.messages.delete_topics import DeleteTopicsRequest
 
 from .requests import TOPIC, Writer
 
@@ -378,4 +381,45 @@ def test_a_broker_that_dies_right_after_its_registration_has_lost_nothing_either
     first.restart()
     sim.run_until(lambda: first.serves, limit_ms=60_000)
     assert all(first.id in (*isr, *elr) for isr, elr in states), states
+    assert sim.problems == []
+
+
+@pytest.mark.parametrize("keeps", [False, True])
+def test_a_directory_that_a_crash_leaves_half_removed_is_removed_by_the_next_process(
+    keeps: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`keeps`: a start is broken, that keeps what does not say which topic it was of."""
+    if keeps:
+        classify = DirLoader._classify
+
+        def keeping(self: DirLoader, found: PartitionDir) -> bool:
+            if found.topic_id is None:
+                self.directory.strays.add(found.name)
+                return False
+            return classify(self, found)
+
+        monkeypatch.setattr(DirLoader, "_classify", keeping)
+    sim, _writer = served(config={"log.segment.delete.delay.ms": "500"})
+    node, met = sim.nodes[1], list[str]()
+
+    def back() -> None:
+        assert node.disk.exists(met[0])
+        assert not node.disk.exists(f"{met[0]}/{names.PARTITION_METADATA}"), "as this seed draws it"
+        sim.scheduler.after(100_000, node.restart)
+
+    def dies_in_removal(node: SimNode, operation: str, path: str) -> None:
+        if operation == "rmtree" and not met:
+            met.append(path)
+            node.crash_within(1, lose_unflushed=False, then=back)
+
+    node.disk_written = dies_in_removal
+    request = DeleteTopicsRequest(topic_names=(TOPIC,), timeout_ms=5_000)
+    sim.client_port("admin").send(node.id, request, 5, 8_000)
+    sim.run_until(lambda: node.incarnation == 2 and node.serves, limit_ms=30_000)
+    assert met
+    sim.run(ms=8_000)
+    assert deletions_left(sim) == []
+    assert [each for each in partition_dirs_left(sim) if met[0] in each] == (
+        [f"node {node.id} still has {met[0]}, half removed"] if keeps else []
+    )
     assert sim.problems == []

@@ -168,10 +168,15 @@ def is_purging(sim: SimulatedCluster) -> bool:
 def partition_dirs_left(sim: SimulatedCluster) -> list[str]:
     """Return the directories, renamed or not, of topics whose deletion has a receipt.
 
-    Those of brokers that the receipt lists as abandoned may stay.
+    Those of brokers that the receipt lists as abandoned may stay. Of which topic a directory was
+    that is half removed is not known: none may stay.
     """
     receipts = {each.topic_id: each for each in sim.image.deletions.receipts()}
     return [
+        f"node {node.id} still has {path}, half removed"
+        for node in sim.nodes.values()
+        for path in node.partition_dirs.nameless()
+    ] + [
         f"node {node.id} still has {path} of {uuid_text(replica[0])}"
         for node in sim.nodes.values()
         for replica, path in node.partition_dirs.all()

@@ -128,6 +128,16 @@ class PartitionDirWatch:
             if each.replica is not None
         )
 
+    def nameless(self) -> tuple[str, ...]:
+        """Return the directories that are to be removed, and of which a crash in the middle of that
+        has left no topic id.
+        """
+        return tuple(
+            f"{each.path}/{each.name}"
+            for each in sorted(self._list(), key=_by_name)
+            if each.replica is None and each.kind is PartitionDirKind.DELETE
+        )
+
 
 def _by_name(seen: _Seen) -> tuple[str, str, bytes]:
     return seen.path, seen.name, seen.topic_id or b""

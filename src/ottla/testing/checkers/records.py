@@ -4,7 +4,8 @@
 - read lost: a consumer read a record that no log holds in the end, or skipped some.
 - two values at one offset: clients, leaders or logs have different values for an offset.
 - watermark fell: the end of a partition went back for one client (KIP-207).
-- two leaders in one epoch: two nodes acknowledged, or became leader, in one leader epoch.
+- two leaders in one epoch: two nodes acknowledged, or became leader, in one leader epoch, or one
+  acknowledged in that of another.
 - idempotent write twice: a retry was appended beside the first attempt (KIP-98).
 - producer reordered: an idempotent producer's batches are not in the order they were sent in.
 - no progress: something that must work did not, after all faults had ended.
@@ -211,19 +212,21 @@ def watermarks_that_fell(history: History) -> list[Witness]:
 
 
 def two_leaders_in_one_epoch(history: History) -> list[Witness]:
-    """Return the epochs in which two nodes acknowledged, or became leader."""
+    """Return the epochs in which two nodes acknowledged, or became leader, or one each."""
     found = []
-    leaders: dict[tuple[str, TopicPartition | None, int], int] = {}
+    leaders: dict[tuple[TopicPartition | None, int], tuple[int, str]] = {}
     acts = [("became leader", *each) for each in history.leader_terms]
     acts += [
         ("acknowledged", each.node, each.partition, each.epoch, each.at_ms)
         for each in history.acknowledgements
     ]
     for act, node, partition, epoch, at_ms in acts:
-        first = leaders.setdefault((act, partition, epoch), node)
+        first, did = leaders.setdefault((partition, epoch), (node, act))
         if first != node:
-            text = f"nodes {first} and {node} both {act} in epoch {epoch} of {name_of(partition)}"
-            found.append(Witness(text, at_ms))
+            who = f"nodes {first} and {node} both {act}"
+            if did != act:
+                who = f"node {first} {did} and node {node} {act}"
+            found.append(Witness(f"{who} in epoch {epoch} of {name_of(partition)}", at_ms))
     return found
 
 

@@ -224,6 +224,20 @@ def test_two_nodes_that_acknowledge_in_one_epoch_are_found() -> None:
     assert [witness.at_ms for witness in found] == [40]
 
 
+def test_a_node_that_acknowledges_in_the_epoch_of_another_leader_is_found() -> None:
+    """Though that one has acknowledged nothing."""
+    history = History(
+        leader_terms=[LeaderTerm(1, PARTITION, 3), LeaderTerm(2, PARTITION, 4, 30)],
+        acknowledgements=[
+            Acknowledgement(1, PARTITION, 3, 5, 1, 35),
+            Acknowledgement(1, PARTITION, 4, 6, 1, 42),
+        ],
+    )
+    (found,) = checkers.two_leaders_in_one_epoch(history)
+    assert found.at_ms == 42
+    assert found.text.startswith("node 2 became leader and node 1 acknowledged in epoch 4")
+
+
 def test_two_controllers_of_one_epoch_are_found() -> None:
     history = History(leader_terms=[LeaderTerm(1, None, 3), LeaderTerm(2, None, 3, 41)])
     (found,) = checkers.two_leaders_in_one_epoch(history)

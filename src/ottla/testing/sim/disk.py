@@ -8,6 +8,7 @@ the machine: a part of what was appended, of a directory's files, or of an atomi
 file.
 """
 
+import errno
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from random import Random
@@ -22,6 +23,14 @@ from ottla.testing.disk import MemoryDisk, MemoryFile, _Directory, _FileNode
 from ottla.testing.sim.scheduler import ProcessDied
 
 PAGE_BYTES = 512
+
+
+def is_fault(error: BaseException) -> bool:
+    """Tell whether an error is of a disk that fails or is full, or of the network.
+
+    Others, such as ENOENT and EBADF, say that a process used what it had closed or removed itself.
+    """
+    return isinstance(error, OSError) and error.errno in (None, errno.EIO, errno.ENOSPC)
 
 
 class SimFile(MemoryFile):

@@ -22,7 +22,7 @@ from ottla.host.node_ports import Address, Endpoints, NodePorts
 from ottla.host.steps import drive
 from ottla.metadata.node_config import NodeConfig
 from ottla.testing.sim.cleanings import SimCleanings
-from ottla.testing.sim.disk import SimDisk
+from ottla.testing.sim.disk import SimDisk, is_fault
 from ottla.testing.sim.faults.directed_faults import FOLLOWED, DirectedFaults
 from ottla.testing.sim.net import MS, SimListener
 from ottla.testing.sim.ports import SimulatedCluster
@@ -230,7 +230,7 @@ class SimNode:
             if self._sim.zookeeper is None:
                 watch.opened(node_dirs.quorum)
         except (StartError, OSError, MetadataDamaged) as error:
-            self._refused(error)
+            self._refused(process, error)
             core.close()
             self._ended(process, f"cannot open its log directories: {error}")
             return
@@ -247,16 +247,19 @@ class SimNode:
             process.held_until_us = self._sim.scheduler.now_us
             self._notify("serves")
             return
-        self._refused(end)
-        if not isinstance(end, StartError | OSError | MetadataDamaged):
-            self._sim.problem(process.name, end)
+        self._refused(process, end)
         self._ended(process, f"the start failed: {end}")
 
-    def _refused(self, error: Exception) -> None:
-        """Emit an observation if the start failed because of what the disk held."""
+    def _refused(self, process: Process, error: Exception) -> None:
+        """Emit an observation if the start failed because of what the disk held.
+
+        Record what neither the disk, nor the configuration, nor a fault explains.
+        """
         if isinstance(error, MetadataDamaged) or "Duplicate log directories" in str(error):
             now_ms = self._sim.scheduler.now_ms
             self._sim.notify(DiskRefused(now_ms, self.id, self.incarnation, str(error)))
+        elif not isinstance(error, StartError) and not is_fault(error):
+            self._sim.problem(process.name, error)
 
     def _failed(self, process: Process, reason: str) -> None:
         """The roles have failed: the process stops as well as it can, then ends."""
@@ -282,7 +285,7 @@ class SimNode:
         self._leave_start()
 
         def stopped(end: Exception | None) -> None:
-            if end is not None and not isinstance(end, OSError):
+            if end is not None and not is_fault(end):
                 self._sim.problem(process.name, end)
             core.close()
             self._ended(process, reason)
@@ -349,6 +352,7 @@ class SimNode:
         process = self._process
         assert process is not None
         self.mark_errors()
+        self._check_log_dirs(process)
         self._pending_crash = None
         process.alive = False
         process.waiting.clear()
@@ -358,6 +362,15 @@ class SimNode:
         self.core = None
         self.serves = False
         self._sim.net.vanish(process, silently=silently)
+
+    def _check_log_dirs(self, process: Process) -> None:
+        """Record the log directories that are offline though no disk has failed.
+
+        The other replicas take over, and after the next start nothing shows it any more.
+        """
+        for each in () if self.broker is None else self.broker.log_dirs.offline_dirs:
+            if each.error is not None and not is_fault(each.error):
+                self._sim.problem(process.name, f"took {each.path} offline: {each.error}")
 
     def pause(self) -> None:
         """Pause the process as SIGSTOP does: it does nothing, its sockets stay open."""

@@ -25,6 +25,7 @@ from ottla.base.pending import Pending
 from ottla.host.node_ports import Address
 from ottla.metadata.delta import ClusterDelta, delta_between
 from ottla.metadata.image import EMPTY, ClusterImage, PartitionImage
+from ottla.testing.sim.disk import is_fault
 from ottla.testing.sim.faults.directed import directed_faults, directed_tuning
 from ottla.testing.sim.faults.fault_injector import FaultInjector
 from ottla.testing.sim.faults.faults import Faults
@@ -418,9 +419,9 @@ class _ProblemLog(logging.Handler):
         self._before = (self._logger.level, self._logger.propagate)
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Record errors with a traceback, unless the disk is the cause."""
+        """Record errors with a traceback, unless a fault of the disk is the cause."""
         error = record.exc_info[1] if record.exc_info else None
-        if error is not None and not isinstance(error, OSError):
+        if error is not None and not is_fault(error):
             text = f"{record.getMessage()}: {type(error).__name__}: {error}"
             self._sim.problem(record.name, text)
 

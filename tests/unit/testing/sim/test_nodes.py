@@ -326,6 +326,23 @@ def test_a_failed_log_dir_affects_its_own_partitions_only() -> None:
     assert sim.problems == []
 
 
+def test_a_log_dir_that_goes_offline_without_a_fault_of_its_disk_is_a_bug() -> None:
+    """The others take over, and a restart heals it: no client would notice."""
+    sim, writer = served()
+    node = leader_of(sim)
+    assert node.broker is not None
+    partition = next(each for each in node.broker.replicas.hosted() if each.topic == TOPIC)
+    assert partition.log is not None
+    partition.log.segments.active.log.file().close()
+    sim.run_until(lambda: node.incarnation == 2 and node.serves, limit_ms=30_000)
+    sim.heal()
+    sim.run_until(lambda: sim.is_whole(node.id, since_incarnation=2), limit_ms=60_000)
+    assert writer.acknowledged > 50
+    assert [(where, "Errno 9" in what) for _, where, what in sim.problems] == [
+        (f"node {node.id}, incarnation 1", True)
+    ]
+
+
 def test_a_process_may_die_during_a_write_and_recovers() -> None:
     sim, writer = served()
     returned: list[int] = []

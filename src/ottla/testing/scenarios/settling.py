@@ -1,7 +1,8 @@
 """Tells when a healed cluster has settled, and reads its logs then.
 
 Settled means: every partition has a leader, every assigned replica is in sync, no reassignment is
-under way, and all replicas have the same log end and high watermark.
+under way, and all replicas have the same log end and high watermark. Over ZooKeeper also that every
+broker has the topics' configurations as their znodes are; in KRaft mode images are compared anyway.
 """
 
 from collections.abc import Callable, Iterator
@@ -11,6 +12,9 @@ from ottla.base.errors import ApiError
 from ottla.base.ids import INTERNAL_TOPICS
 from ottla.broker.core import Broker
 from ottla.log.partition_log import PartitionLog
+from ottla.metadata.configs import ResourceType
+from ottla.metadata.znodes import paths
+from ottla.metadata.znodes.config import decode_config
 from ottla.records.batch import iter_headers
 from ottla.records.errors import RecordsError
 from ottla.records.record import Record, iter_records
@@ -37,6 +41,7 @@ def unsettled(sim: Sim) -> list[str]:
         if broker.image.topics != image.topics
     ]
     found += behind
+    found += _configs_apart(sim, brokers)
     for topic in image.topics:
         for number, state in topic.in_order():
             name = f"{topic.name}-{number}"
@@ -48,6 +53,19 @@ def unsettled(sim: Sim) -> list[str]:
                 found.append(f"{name} is being reassigned")
             found += _apart(name, (topic.id, number), state.replicas, brokers)
     return found
+
+
+def _configs_apart(sim: Sim, brokers: dict[int, Broker]) -> Iterator[str]:
+    if sim.zookeeper is None:
+        return
+    for topic in sim.image.topics:
+        resource = (ResourceType.TOPIC, topic.name)
+        znode = sim.zookeeper.model.tree.nodes.get(paths.config(resource))
+        values = decode_config(resource, b"" if znode is None else znode.data).values
+        for node_id, broker in brokers.items():
+            taken = broker.image.configs.of(*resource)
+            if taken != values:
+                yield f"node {node_id} has {dict(taken)} for {topic.name}, set to {dict(values)}"
 
 
 def _apart(

@@ -10,6 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ottla.base.errors import Error
+from ottla.host.zookeeper.config_follower import ConfigFollower
 from ottla.testing.checkers.verdict import Verdict
 from ottla.testing.history.history import Progress
 from ottla.testing.scenarios import Dialogue, Scenario, ScenarioFailed, Story, TopicSpec
@@ -139,6 +141,28 @@ def test_what_has_not_settled_is_described() -> None:
     assert unsettled(sim) == ["node 1 is down"]
     sim.run(3_000)
     assert unsettled(sim) == []
+
+
+@pytest.mark.parametrize("notices", [True, False])
+def test_a_broker_that_misses_a_configuration_over_zookeeper_has_not_settled(
+    notices: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not notices:
+        monkeypatch.setattr(ConfigFollower, "_read_changes", lambda self, session: iter(()))
+
+    def story(story: Story) -> Dialogue[None]:
+        yield from write_and_read(story)
+        yield 1_000
+        assert (
+            yield from story.admin.configure("lines", {"retention.ms": "9000000"})
+        ) is Error.NONE
+
+    changed = replace(SMALL, story=story, zookeeper=True, combined=False, settle_seconds=8)
+    report = play_scenario(1, changed)
+    found = [each.text for finding in report.judgement.violations for each in finding.witnesses]
+    texts = " ".join(found)
+    assert ("node 1 has {} for lines, set to {'retention.ms': '9000000'}" in texts) is not notices
+    assert report.is_kept is notices
 
 
 QUICK_DELETIONS = {"log.segment.delete.delay.ms": "100"}

@@ -77,12 +77,6 @@ class LogOffsets:
         self.local_log_start_offset = max(self.local_log_start_offset, offset)
         return True
 
-    def restore_log_start(self, offset: int) -> None:
-        """Move the log start back: what is between it and the local log is in remote storage."""
-        self.log_start_offset = offset
-        self.had_remote_prefix = True
-        self.is_log_start_stored = False
-
     def expire_locally(self, offset: int) -> None:
         """Move the local log start forward, and leave the log start."""
         self.local_log_start_offset = offset

@@ -17,7 +17,7 @@ from ottla.base.errors import ApiError, Error
 from ottla.base.ids import NO_OFFSET
 from ottla.base.ports import Disk
 from ottla.log.earlier_segments import EarlierSegment, EarlierSegments
-from ottla.log.epoch_cache import EpochCache, EpochEntry
+from ottla.log.epoch_cache import EpochCache
 from ottla.log.flushing import Flushed, LogFlusher
 from ottla.log.local_log import LocalLog
 from ottla.log.log_offsets import LogOffsets
@@ -99,15 +99,6 @@ class LogRetention:
             f"Cannot move the log start of {self._local.name} to {offset}: the high watermark "
             f"is {self._offsets.high_watermark}.",
         )
-
-    def restore_log_start(self, offset: int, epochs: Iterable[EpochEntry]) -> bool:
-        """Do as `PartitionLog.restore_log_start`."""
-        if offset >= self._offsets.log_start_offset or self._offsets.has_remote_prefix:
-            return self.advance_log_start(offset)
-        self._epochs.prepend(epochs)
-        self._epochs.truncate_from_start(offset)
-        self._offsets.restore_log_start(offset)
-        return True
 
     # --- expiration ----------------------------------------------------------------------
 

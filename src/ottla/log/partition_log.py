@@ -31,7 +31,7 @@ from ottla.log import names
 from ottla.log.config import LogConfig
 from ottla.log.dirs.checkpoint_limits import CheckpointLimits, lowest
 from ottla.log.disk_ports import DiskPorts
-from ottla.log.epoch_cache import EpochCache, EpochEnd, EpochEntry
+from ottla.log.epoch_cache import EpochCache, EpochEnd
 from ottla.log.flushing import Flushed, FlushJob, LogFlusher
 from ottla.log.local_log import LocalLog
 from ottla.log.log_offsets import LogOffsets
@@ -672,20 +672,6 @@ class PartitionLog:
         """
         self.check_usable()
         return self.retention.advance_log_start(offset)
-
-    def restore_log_start(self, offset: int, epochs: Iterable[EpochEntry] = ()) -> bool:
-        """Set the log start that a new leader found in remote storage; return whether it moved.
-
-        Forward it is `advance_log_start`. Backward only for a log without a remote prefix, which
-        gets one: its replica did not know of it, as after the loss of its checkpoints
-        (KAFKA-15351). The caller has made sure that the records from `offset` on are in remote
-        storage, in the lineage of this log, and were not deleted by DeleteRecords. `epochs`: the
-        leader epochs of the remote log; those before this log's own are added.
-
-        Raises: ApiError as `advance_log_start`.
-        """
-        self.check_usable()
-        return self.retention.restore_log_start(offset, epochs)
 
     def expire_segments(self, now_ms: int) -> list[ExpiredSegment]:
         """Move the log start behind the segments that retention expires; return these.

@@ -36,15 +36,6 @@ def test_the_local_log_start_follows_the_log_start_forward_only() -> None:
     assert not of.has_remote_prefix
 
 
-def test_a_restored_log_start_is_not_checkpointed_yet() -> None:
-    of = offsets(30, 30)
-    of.is_log_start_stored = True
-    of.restore_log_start(5)
-    assert of.has_remote_prefix
-    assert of.had_remote_prefix
-    assert not of.is_log_start_stored
-
-
 def test_the_local_log_start_moves_back_to_the_log_start_at_most() -> None:
     of = offsets(10, 30)
     of.lower_local_start(20)

@@ -218,20 +218,6 @@ def test_delete_records_moves_the_log_start_over_both_tiers() -> None:
     assert [each.reason for each in retain(log, 0)] == [Reason.LOG_START]
 
 
-def test_a_leader_that_knew_of_no_remote_prefix_restores_it() -> None:
-    """KAFKA-15351."""
-    env = Environment()
-    log = env.open(CONFIG)
-    log.truncate_fully_and_start_at(50)
-    filled(log, 4, epoch=4)
-    assert log.restore_log_start(20, [EpochEntry(1, 20), EpochEntry(2, 40), EpochEntry(4, 50)])
-    assert starts(log) == (20, 50, 54)
-    assert log.epochs.entries == ((1, 20), (2, 40), (4, 50))
-    assert not log.restore_log_start(10), "it knows of its prefix by now"
-    assert log.restore_log_start(30)
-    assert starts(log) == (30, 50, 54)
-
-
 # --- truncations ------------------------------------------------------------------------------
 
 

@@ -72,18 +72,10 @@ def get_or_create_log(
 def begin_restored(log: "PartitionLog", restored: "RestoredPartition | None") -> bool:
     """Begin a restored partition's new log where its remote segments end; return whether it was.
 
-    A log that has begun so already stays, unless a crash has cost it its remote prefix before
-    anything was appended. Raises: OSError, ApiError.
+    A log that has begun so already stays: it has what is left of its remote prefix, which a crash
+    does not cost it (`ottla.log.remote_prefix`). Raises: OSError, ApiError.
     """
-    if restored is None or not restored.end_offset:
-        return False
-    is_new = log.log_end_offset < restored.end_offset
-    has_lost_prefix = (
-        log.log_end_offset == restored.end_offset == log.log_start_offset
-        and restored.log_start_offset < restored.end_offset
-        and log.size_bytes == 0
-    )
-    if not is_new and not has_lost_prefix:
+    if restored is None or log.log_end_offset >= restored.end_offset:
         return False
     prefix = None
     # Where all remote segments had expired, there is none that would have to become durable.

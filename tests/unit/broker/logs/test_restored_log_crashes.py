@@ -3,7 +3,8 @@
 Method: a broker's log directory on the simulator's disk. The log begins behind the remote segments,
 and a record is appended as soon as the log takes it, between any two of the background's jobs. A
 run without a crash counts the disk's operations; one run for each ends before it, by a kill or by a
-power loss. The next start finds the log with its remote prefix, or one that is begun again.
+power loss. The next start finds the log with its remote prefix, or one that is begun again; where
+its records were deleted, it stays as it is.
 """
 
 import contextlib
@@ -56,6 +57,11 @@ class Broker(KilledLogDir):
                 if self.env.timers.next_ms() is None:
                     return
                 self.env.pass_ms(1_000)
+
+    def settle(self) -> None:
+        """Run the background's jobs."""
+        while self.workers.run(1) or self.env.timers.next_ms() is not None:
+            self.env.pass_ms(1_000)
 
     def append(self) -> None:
         """Append a record if there is none, and the log takes it."""
@@ -114,3 +120,19 @@ def test_every_step_may_be_the_last(role: Role, restored: RestoredPartition) -> 
                 error.add_note(f"killed at operation {killed_at}, {broker.last}; power {power}")
                 raise
     assert found == {40, 41}
+
+
+@pytest.mark.parametrize("log_start", [30, 40])
+def test_records_that_were_deleted_stay_deleted(log_start: int) -> None:
+    broker = Broker(RESTORED, "leader")
+    broker.host()
+    broker.settle()
+    broker.log.delete_records(log_start)
+    broker.dirs.checkpoint_log_start(broker.log)
+    broker.settle()
+    broker.end(None)
+    broker.start()
+    broker.host()
+    log = broker.log
+    assert (log.log_start_offset, log.local_log_start_offset) == (log_start, 40)
+    assert log.log_end_offset == 40

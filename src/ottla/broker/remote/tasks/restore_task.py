@@ -5,7 +5,7 @@ each log begins (`RestoredPartition`). Before anything is read, copied or delete
 
 1. The segments of the manifests are appended to `__remote_log_metadata`, as they were recorded in
    the cluster that copied them: COPY_STARTED, then COPY_FINISHED.
-2. This log's start is durable: it has the remote prefix.
+2. This log's start is durable, and known to every live replica.
 3. This term's fence. It says that the restore is done: no leader that replays it restores again, so
    that a segment which is deleted later does not come back.
 
@@ -28,7 +28,6 @@ from ottla.broker.remote.dialogue import Dialogue, wait
 from ottla.broker.remote.store_calls import ATTEMPT_MS_MAX
 from ottla.broker.remote.tasks.leader_term import APPENDS_MAX, LeaderTerm
 from ottla.broker.remote.tasks.manifest_reader import read_state
-from ottla.log.epoch_cache import EpochEntry
 from ottla.tiered.segment_metadata import (
     Fence,
     MetadataRecord,
@@ -155,12 +154,9 @@ class RestoreTask:
         return None
 
     def _publish_log_start(self) -> Dialogue[ApiError | None]:
-        """Make this log's start durable; a crash may have left a log without its remote prefix."""
-        restored, log = self._restored, self._term.log
-        if restored.log_start_offset < log.log_start_offset and not log.has_remote_prefix:
-            log.restore_log_start(
-                restored.log_start_offset, [EpochEntry(*each) for each in restored.epochs]
-            )
+        """Make this log's start durable. It may be a later one than that of the restore: records
+        may be deleted, and remote storage disabled, before the restore is over."""
+        log = self._term.log
         return (
             yield from wait(self._term.environment.publish_log_start(log, log.log_start_offset))
         )

@@ -126,7 +126,6 @@ class WatchedLog:
         self._wrap("append_as_follower", self._appended)
         self._wrap("delete_records", self._records_deleted)
         self._wrap("advance_log_start", self._start_advanced, before=self._keep_epochs)
-        self._wrap("restore_log_start", self._start_restored)
         self._wrap("expire_segments", self._retained, before=self._keep_segments)
         self._segments: list[Segment] = []
         self._epochs: Epochs = ()
@@ -259,11 +258,6 @@ class WatchedLog:
             if reason is not None:
                 self._moved(reason)
         self._records_deleted()
-
-    def _start_restored(self) -> None:
-        """Follow a new leader that found a lower log start in remote storage."""
-        start = self._watch.starts[self._key] = self.log.log_start_offset
-        self._start = start
 
     def _keep_epochs(self) -> None:
         self.look()

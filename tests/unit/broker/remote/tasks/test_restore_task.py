@@ -225,23 +225,22 @@ def test_a_damaged_manifest_is_reported_and_nothing_is_lost() -> None:
     bench.check(broker, ALL)
 
 
-def test_a_lost_remote_prefix_is_restored_before_the_fence() -> None:
+@pytest.mark.parametrize("log_start", [20, 40, 45])
+def test_records_that_are_deleted_before_the_restore_is_over_stay_deleted(log_start: int) -> None:
     bench = Bench()
     plan = lost_cluster(bench)
     bench.restored = restored_of(plan)
-    broker = bench.broker(1)
-    broker.log.truncate_fully_and_start_at(40)  # As after a crash.
-    assert not broker.log.has_remote_prefix
-    broker.log.assign_epoch(6)
+    broker = new_broker(bench, 1)
+    bench.model.faults.is_down = True
     broker.lead(6, tiering_of(plan))
+    broker.produce(epoch=6)
+    broker.log.delete_records(log_start)
+    broker.do(lambda: broker.life.manager.log_start_moved(TOPIC_ID, 0))
     bench.run(60)
-    bench.check(broker, ALL)
-    assert broker.log.log_start_offset == 0
-    # A start does so, too, while nothing was appended.
-    broker.log.truncate_fully_and_start_at(40)
-    assert begin_restored(broker.log, bench.restored)
-    assert not begin_restored(broker.log, bench.restored)
-    assert broker.log.log_start_offset == 0
+    bench.model.faults.is_down = False
+    bench.run(HOUR_S)
+    assert broker.log.log_start_offset == log_start
+    bench.check(broker, [each for each in ALL if each[1] > log_start])
 
 
 def test_a_partition_that_had_nothing_in_the_store() -> None:

@@ -125,9 +125,14 @@ class ManifestPlanner:
             _, self._remote, self._version = self._planned
         self._planned = None
 
-    def is_behind(self, remote: RemoteLog) -> bool:
-        """Tell whether other segments are readable than the last manifest of the term lists."""
-        return self.has_begun and any(self._difference(remote))
+    def is_behind(self, remote: RemoteLog, log_start_offset: int) -> bool:
+        """Tell whether other segments are readable than the last manifest of the term lists, or
+        fewer of their records."""
+        last = self._last
+        if not self.has_begun or last is None:
+            return False
+        is_start_behind = bool(self._listed) and last.log_start_offset < log_start_offset
+        return is_start_behind or any(self._difference(remote))
 
     def plan(
         self,

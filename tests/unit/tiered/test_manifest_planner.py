@@ -82,11 +82,12 @@ def test_first_base_then_changes() -> None:
     first = written(planner, remote)
     assert (first.sequence, first.is_base, first.partition_count) == (0, True, 12)
     assert plan(planner, remote) is None
-    assert not planner.is_behind(remote)
+    assert not planner.is_behind(remote, 0)
+    assert planner.is_behind(remote, 5)
     copy(remote, 2)
     remote.replay(segment(3, 30, 39))  # Not finished.
     remote.replay(update(1, DELETING))
-    assert planner.is_behind(remote)
+    assert planner.is_behind(remote, 0)
     second = written(planner, remote, log_start=10)
     assert (second.sequence, second.is_base, second.configs) == (1, False, None)
     assert [number_of(each) for each in second.added] == [2]

@@ -60,11 +60,12 @@ class ManifestWriter:
 
     def is_stale(self, remote: "RemoteLog") -> bool:
         """Tell whether an update is due: none of this term has succeeded yet, or the last one
-        failed, or the last manifest does not list what is readable now.
+        failed, or the last manifest does not say what is readable now. DeleteRecords may leave each
+        segment, and change only where the log starts.
         """
         if self._is_due:
             return remote.count > 0 or self._planner.highest != NO_SEQUENCE
-        return self._planner.is_behind(remote)
+        return self._planner.is_behind(remote, self._term.log.log_start_offset)
 
     def update(self) -> Dialogue[StoreError | Refused | None]:
         """Bring the manifests up to date with the metadata; return why that failed."""

@@ -170,6 +170,22 @@ def test_a_segment_that_another_leader_deletes_makes_it_stale() -> None:
     assert each.is_stale(bench.metadata.replayed())
 
 
+def test_deleted_records_are_gone_for_readers_of_the_store_alone() -> None:
+    bench = Bench()
+    broker = copied(bench, 3)
+    for start in (5, 15, 17):  # In the middle of a segment, which therefore stays.
+        broker.log.delete_records(start)
+        broker.do(lambda: broker.life.manager.log_start_moved(TOPIC_ID, 0))
+        bench.run(HOUR_S)
+        state = bench.manifest()
+        assert state is not None
+        assert state.log_start_offset == start
+    bench.check(broker, [(10, 20), (20, 30)])
+    count = len(manifests(bench))
+    bench.run(HOUR_S)
+    assert len(manifests(bench)) == count
+
+
 def test_a_manifest_comes_behind_its_fence_also_where_nothing_is_copied() -> None:
     bench = Bench()
     broker = copied(bench)

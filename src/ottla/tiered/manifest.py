@@ -96,6 +96,12 @@ class ManifestState:
         ends = (segment.end_offset for segment in self.segments.values())
         return Lineage(self.epochs, max(ends, default=NO_OFFSET) + 1)
 
+    @property
+    def end_offset(self) -> int:
+        """The offset behind all that were used, as far as is known: also where nothing is left of
+        them, as retention has deleted all segments."""
+        return max(self.log_start_offset, self.lineage().log_end_offset)
+
 
 # Following a chain
 

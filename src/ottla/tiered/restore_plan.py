@@ -145,7 +145,7 @@ def _plan_partition(stored: StoredPartition, floor: int) -> PartitionPlan | str:
         if each.end_offset >= state.log_start_offset
     ]
     # Offsets that were used are not given to other records, also where nothing is left of them.
-    start = reached = max(state.log_start_offset, state.lineage().log_end_offset)
+    start = reached = state.end_offset
     if visible:
         # If the log start lay in it when it was copied, it is readable from its first epoch on.
         first = epoch_ranges(visible[0].segment)[0][1]

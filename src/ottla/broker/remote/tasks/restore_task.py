@@ -112,7 +112,7 @@ class RestoreTask:
         if state is None or isinstance(state, str):
             return OSError(state or "the store has no manifest of it any more")
         if not isinstance(state, StoreError):
-            end = state.lineage().log_end_offset
+            end = state.end_offset
             if end < self._restored.end_offset:
                 return OSError(
                     f"the manifests end at {end}, and ended at {self._restored.end_offset} before"

@@ -66,7 +66,8 @@ def tiering_of(plan: RestorePlan) -> TopicTiering:
 def new_broker(bench: Bench, node_id: int) -> BenchBroker:
     broker = bench.broker(node_id)
     assert begin_restored(broker.log, bench.restored)
-    make_complete(broker.log)
+    if broker.log.has_remote_prefix:
+        make_complete(broker.log)
     return broker
 
 
@@ -118,6 +119,20 @@ def test_a_log_start_within_a_segment_is_kept() -> None:
     bench.run(60)
     bench.check(broker, ALL[1:])
     assert broker.log.log_start_offset == 15
+
+
+@pytest.mark.parametrize("log_start", [40, 42])
+def test_a_partition_of_which_nothing_is_left_is_restored(log_start: int) -> None:
+    bench = Bench()
+    plan = lost_cluster(bench, log_start=log_start)
+    bench.restored = restored_of(plan)
+    assert (bench.restored.log_start_offset, bench.restored.end_offset) == (log_start, log_start)
+    broker = new_broker(bench, 1)
+    broker.lead(6, tiering_of(plan))
+    broker.fill(2, epoch=6)
+    bench.run(60)
+    bench.check(broker, [(log_start, log_start + 10), (log_start + 10, log_start + 20)])
+    assert broker.log.log_start_offset == log_start
 
 
 def test_nothing_is_known_of_the_segments_before_all_are() -> None:

@@ -68,7 +68,10 @@ class Manifest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ManifestState:
-    """What a chain of manifests says, up to `sequence`. A source for `read_plan`."""
+    """What a chain of manifests says, up to `sequence`. A source for `read_plan`.
+
+    `base_sequence`: of the last base, which `partition_count` and `configs` are from.
+    """
 
     topic: str
     topic_id: Uuid
@@ -82,6 +85,7 @@ class ManifestState:
     segments: Mapping[Uuid, SegmentMetadata]
     partition_count: int | None
     configs: Mapping[str, str] | None
+    base_sequence: int = NO_OFFSET
     _index: list[SegmentIndex] = field(default_factory=list, compare=False, repr=False)
 
     def segment_for(self, epoch: int, offset: int) -> SegmentMetadata | None:
@@ -117,6 +121,7 @@ class _Chain:
         self._segments: dict[Uuid, SegmentMetadata] = {}
         self._partition_count: int | None = None
         self._configs: Mapping[str, str] | None = None
+        self._base_sequence = NO_OFFSET
 
     @classmethod
     def continued(cls, state: ManifestState) -> "_Chain":
@@ -126,6 +131,7 @@ class _Chain:
         chain._segments = dict(state.segments)
         chain._partition_count = state.partition_count
         chain._configs = state.configs
+        chain._base_sequence = state.base_sequence
         return chain
 
     def apply(self, manifest: Manifest) -> None:
@@ -143,6 +149,7 @@ class _Chain:
             self._segments.clear()
             self._partition_count = manifest.partition_count
             self._configs = manifest.configs
+            self._base_sequence = manifest.sequence
         self._remove(manifest)
         self._segments.update((each.segment_id, each) for each in manifest.added)
         self._header = manifest
@@ -177,6 +184,7 @@ class _Chain:
             },
             partition_count=self._partition_count,
             configs=self._configs,
+            base_sequence=self._base_sequence,
         )
 
 

@@ -34,7 +34,7 @@ class StoredPartition:
 
     Fields: `state`: what its manifests say; None = there is none, or see `fault`.
             `sizes`: the sizes of its objects in bytes, by their names; None = they are not checked.
-            `modified_ms`: when its newest manifest was written.
+            `modified_ms`: when its last base manifest was written, which has the configuration.
     """
 
     partition: int

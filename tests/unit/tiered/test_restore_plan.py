@@ -115,7 +115,7 @@ def test_the_floor_of_any_partition_is_the_topic_s() -> None:
     ]
 
 
-def test_the_configuration_is_that_of_the_newest_manifest() -> None:
+def test_the_configuration_is_that_of_the_newest_base_manifest() -> None:
     old = stored(0, state(*THREE, configs={"a": "1"}), modified_ms=5)
     new = {"a": "2", "remote.storage.enable": "false", "remote.log.disable.policy": "retain"}
     made = plan(old, stored(1, state(configs=new), modified_ms=6))

@@ -7,8 +7,8 @@ from ottla.broker.remote.tasks.manifest_reader import list_objects, read_state
 from ottla.cli.tier.store_session import StoreSession
 from ottla.tiered.object_names import (
     behind_partition,
+    manifest_name,
     parse_directory_name,
-    parse_manifest_name,
     partition_prefix,
 )
 from ottla.tiered.restore_plan import StoredPartition
@@ -54,10 +54,10 @@ def read_partition(
     objects = (
         session.run(list_objects(calls, prefix, until_ms=session.until_ms)) if check_objects else []
     )
-    manifests = [each for each in objects if parse_manifest_name(each.name) is not None]
+    base = manifest_name(name, topic_id, partition, state.base_sequence)
     return StoredPartition(
         partition=partition,
         state=state,
         sizes={each.name: each.size_bytes for each in objects} if check_objects else None,
-        modified_ms=max((each.modified_ms for each in manifests), default=0),
+        modified_ms=max((each.modified_ms for each in objects if each.name == base), default=0),
     )

@@ -3,6 +3,7 @@
 Method: manifests and objects are written by hand; what is printed and what is sent is compared.
 """
 
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -31,8 +32,14 @@ def of_partition(partition: int, number: int, start: int, end: int) -> SegmentMe
     )
 
 
-def write(store: Path, partition: int, *segments: SegmentMetadata) -> None:
-    """Write the objects of segments, and a manifest of them."""
+def write(
+    store: Path, partition: int, *segments: SegmentMetadata, sequence: int = 0, retention: str = "7"
+) -> Path:
+    """Write the objects of segments, and a manifest of them; return its path.
+
+    The first one is a base, and has the configuration.
+    """
+    is_base = sequence == 0
     names = {
         object_name(each, kind): each.size_bytes
         for each in segments
@@ -43,22 +50,24 @@ def write(store: Path, partition: int, *segments: SegmentMetadata) -> None:
         topic=TOPIC,
         topic_id=TOPIC_ID,
         partition=partition,
-        sequence=0,
+        sequence=sequence,
         leader_epoch=5,
         tiered_epoch=1,
         floor=0,
         log_start_offset=0,
         epochs=((1, 0),),
-        is_base=True,
+        is_base=is_base,
         added=segments,
-        partition_count=2,
-        configs={"remote.storage.enable": "true", "retention.ms": "7"},
+        partition_count=2 if is_base else None,
+        configs=({"remote.storage.enable": "true", "retention.ms": retention} if is_base else None),
     )
     files = {name: bytes(size) for name, size in names.items()}
-    files[manifest_name(TOPIC, TOPIC_ID, partition, 0)] = encode_manifest(manifest)
+    written = manifest_name(TOPIC, TOPIC_ID, partition, sequence)
+    files[written] = encode_manifest(manifest)
     for name, data in files.items():
         (store / name).parent.mkdir(parents=True, exist_ok=True)
         (store / name).write_bytes(data)
+    return store / written
 
 
 @pytest.fixture
@@ -93,6 +102,19 @@ def test_a_plan_does_nothing(run: Run, store: Path) -> None:
         "0          0..19    2         200 B  6",
         "1          0..4     1         100 B  6",
     ]
+
+
+def test_the_configuration_is_that_of_the_newest_base(run: Run, tmp_path: Path) -> None:
+    manifests = [
+        write(tmp_path, 0, of_partition(0, 1, 0, 9), retention="7"),
+        write(tmp_path, 1, of_partition(1, 3, 0, 4), retention="8"),
+        write(tmp_path, 0, of_partition(0, 2, 10, 19), sequence=1),
+    ]
+    for second, path in enumerate(manifests, start=1_000):
+        os.utime(path, (second, second))
+    ran = run("tier", "restore", "--remote-storage", tmp_path.as_uri(), "--topic", TOPIC, "--plan")
+    assert ran.code == 0, ran.err
+    assert "  retention.ms=8" in ran.out.splitlines()
 
 
 def test_a_topic_with_more_objects_than_a_page_is_listed_in_few_requests(

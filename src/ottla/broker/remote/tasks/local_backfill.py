@@ -16,10 +16,10 @@ has its size), and by no more while too much is not written yet.
 
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from ottla.base.errors import ApiError, Error
-from ottla.base.pending import Pending
+from ottla.base.pending import Pending, completed
 from ottla.broker.remote.dialogue import Dialogue, wait
 from ottla.log.earlier_segments import EarlierSegment, EarlierSegments
 from ottla.records.errors import RecordsError
@@ -51,6 +51,8 @@ class LocalBackfill:
         self._log = log
         self._is_needed = is_needed
         self._writer: EarlierSegments | None = None
+        self._working: Pending[Any] = completed(None)
+        """Completes with the last work in a worker, also where nobody waits for it any more."""
 
     def run(self) -> Dialogue[None]:
         """Copy until nothing is lacking."""
@@ -91,7 +93,10 @@ class LocalBackfill:
     def _abandon(self) -> None:
         writer, self._writer = self._writer, None
         if writer is not None:
-            self._environment.workers.submit(writer.abandon, lambda _: None)
+            # Not beside its work, which a copy that is cancelled leaves behind in another thread:
+            # it would leave files that are open, or close one that is being written.
+            workers, abandon = self._environment.workers, writer.abandon
+            self._working.then(lambda _: workers.submit(abandon, lambda _: None))
 
     def _round(self) -> Dialogue[Exception | None]:
         """Copy all that is lacking."""
@@ -152,6 +157,7 @@ class LocalBackfill:
     def _work(self, work: Callable[[], T]) -> Dialogue[T]:
         """Do blocking work in a worker. Raises what it raises."""
         done: Pending[T | BaseException] = Pending()
+        self._working = done
 
         def ended(result: "T | BaseException") -> None:
             done.complete(result)

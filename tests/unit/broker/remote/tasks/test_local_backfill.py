@@ -212,7 +212,9 @@ def test_every_piece_of_work_may_be_the_last(crash: Crash) -> None:
     assert {each[1] for each in found} == {START, LOCAL}
 
 
-def test_a_cancelled_copy_leaves_nothing() -> None:
+@pytest.mark.parametrize("is_overtaken", [False, True])
+def test_a_cancelled_copy_leaves_nothing(is_overtaken: bool) -> None:
+    """Also where the work that it was waiting for ends after work that was submitted later."""
     count = 0
     while True:
         follower = Follower(leader_log())
@@ -224,6 +226,8 @@ def test_a_cancelled_copy_leaves_nothing() -> None:
         if task.is_over or not follower.log.has_remote_prefix:
             break
         task.cancel()
+        if is_overtaken:
+            follower.workers.queue.reverse()
         follower.settle()
         follower.dirs.delete_expired_segments()
         follower.settle()

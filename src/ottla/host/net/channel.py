@@ -152,10 +152,11 @@ class Channel:
             return answer
         call = _Call(frame, correlation_id, answer, decoded, name)
         call.timer = self._dialer.after(timeout_ms, lambda: self._timed_out(call))
-        if self._protocol is not None:
+        if self._protocol is not None and self._protocol.connected:
             self._in_flight.append(call)
             self._protocol.write(frame)
         else:
+            # Also while the end of a connection is on its way: it would fail as one in flight.
             self._unsent.append(call)
             self._connect()
         return answer
@@ -260,10 +261,11 @@ class Channel:
             self._unsent.remove(call)
             self._finish(call, error)
             return
-        # Responses come in order: after a timeout the connection has no further use.
-        self._finish(call, error)
+        # Responses come in order: after a timeout the connection has no further use. It ends before
+        # the caller is called, whose next request waits for another one.
         if self._protocol is not None:
             self._protocol.abort()
+        self._finish(call, error)
 
     def _fail_all(self, calls: list[_Call], reason: str) -> None:
         for call in calls:

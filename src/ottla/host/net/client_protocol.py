@@ -48,9 +48,10 @@ class ClientProtocol(asyncio.BufferedProtocol):
             self._transport.write(frame)
 
     def abort(self) -> None:
-        """End the connection at once; `lost` follows."""
-        if self._transport is not None:
-            self._transport.abort()
+        """End the connection at once: nothing can be sent any more; `lost` follows."""
+        transport, self._transport = self._transport, None
+        if transport is not None:
+            transport.abort()
 
     def get_buffer(self, sizehint: int) -> memoryview:
         """Return where the next bytes go: no further than the end of a large response."""

@@ -143,6 +143,39 @@ def test_time_runs_out_with_no_peer_and_with_a_silent_one() -> None:
     run(test)
 
 
+@pytest.mark.parametrize("ended_by", ["a timeout", "another endpoint"])
+def test_a_request_does_not_get_lost_with_a_connection_that_was_ended_before(ended_by: str) -> None:
+    """Callers send their next request when one has ended: that may be one not to be repeated."""
+
+    async def test() -> None:
+        peer, server, port = await start_peer()
+        next_peer, next_server, next_port = await start_peer()
+        endpoints = [("127.0.0.1", port)]
+        channel = Channel(
+            AsyncioDialer(asyncio.get_running_loop()), lambda: endpoints[-1], client_id="test"
+        )
+        second: list[Pending[Any]] = []
+
+        def send_another(_: Any) -> None:
+            endpoints.append(("127.0.0.1", next_port))
+            if ended_by == "another endpoint":
+                channel.retarget()
+            second.append(ask(channel))
+
+        if ended_by == "a timeout":
+            peer.mode = "park"
+        first = ask(channel, 60)
+        first.then(send_another)
+        await answer_of(first)
+        assert (await answer_of(second[0])).throttle_time_ms == 1
+        assert (peer.seen, next_peer.seen) == (1, 1)
+        channel.close()
+        await server.close()
+        await next_server.close()
+
+    run(test)
+
+
 def test_only_a_request_that_waits_for_a_connection_can_be_cancelled() -> None:
     """Otherwise a request would be processed long after its caller got a timeout."""
 

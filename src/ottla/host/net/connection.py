@@ -117,8 +117,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._on_large_response = on_large_response
         self._on_close = on_close
         self._partial = bytearray()
-        self._filled = 0
-        self._frame_bytes = 0
+        self._filled = self._frame_bytes = 0
         self._reserved_bytes = 0
         """Bytes of `_partial` that are reserved in the budget: never more than will be read."""
         self._began = self._marked = 0.0
@@ -142,6 +141,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         """It has taken one of the descriptors of connections."""
         self.active = True
         """Set by requests and responses, cleared by the server's sweep for idle connections."""
+        self._swept_unsent_bytes = 0  # At that sweep.
 
     # -- lifecycle -----------------------------------------------------------------------------
 
@@ -180,8 +180,16 @@ class ServerConnection(asyncio.BufferedProtocol):
             self._drop_input()
             self._outgoing.close_when_sent()
 
-    def close_idle(self) -> None:
-        """Close an idle connection; one that is closing already is aborted."""
+    def close_if_idle(self) -> None:
+        """Close a connection that has been idle since the last call; abort one that is closing.
+
+        It is not idle while its peer reads a response, however long that takes.
+        """
+        unsent_bytes = self._outgoing.unsent_bytes
+        is_idle = not self.active and unsent_bytes >= self._swept_unsent_bytes
+        self.active, self._swept_unsent_bytes = False, unsent_bytes
+        if not is_idle:
+            return
         if self._closing:
             # The peer does not read the last responses.
             self._transport.abort()

@@ -72,6 +72,13 @@ class Outgoing:
         waiting = sum(len(chunk) for chunk in self._queue if isinstance(chunk, IN_MEMORY))
         return waiting + self._transport.unsent_bytes()
 
+    @property
+    def unsent_bytes(self) -> int:
+        """Return the bytes that the system has not taken, those of files too."""
+        of_files: int = sum(each.length for each in self._queue if not isinstance(each, IN_MEMORY))
+        sent = 0 if self._slice is None else self._sent
+        return self.unread_bytes + of_files - sent
+
     def add(self, chunks: list[Any]) -> None:
         """Queue one response; `flush` sends."""
         self._queue.extend(chunks)

@@ -313,9 +313,7 @@ class Server:
     def _sweep(self) -> None:
         """Close idle connections: those inactive since the last sweep, one idle period ago."""
         for connection in list(self.connections):
-            if not connection.active:
-                connection.close_idle()
-            connection.active = False
+            connection.close_if_idle()
         self._sweeper = self._loop.call_later(self._idle_ms / 1000, self._sweep)
 
 

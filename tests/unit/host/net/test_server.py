@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 import gc
 import socket
+from pathlib import Path
 
 import pytest
 
@@ -24,8 +25,10 @@ from ottla.metadata.brokers import Endpoint
 from tests.unit.host.scripted import (
     BIG,
     ECHO,
+    FILE,
     HUGE,
     HUGE_BYTES,
+    PlainFile,
     eventually,
     read_frame,
     request,
@@ -100,6 +103,36 @@ def test_a_connection_that_ends_but_is_not_read_is_cut_off() -> None:
                 connection.close("a test")
             await eventually(lambda: not server.connections)
             writer.transport.abort()
+
+    run(test)
+
+
+@pytest.mark.parametrize("kind", [HUGE, FILE])
+def test_a_connection_whose_response_is_being_read_is_not_idle(kind: bytes, tmp_path: Path) -> None:
+    """However long that takes: cut off, the consumer would fetch the same again, for ever."""
+    small = 64 * 1024
+    (tmp_path / "log").write_bytes(bytes(HUGE_BYTES))
+
+    async def test() -> None:
+        loop = asyncio.get_running_loop()
+        options = SocketOptions(send_buffer_bytes=small)
+        with socket.socket() as client, open(tmp_path / "log", "rb") as file:
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, small)
+            client.setblocking(False)
+            async with serving(idle_ms=150, socket_options=options) as (peer, server, port):
+                peer.file = PlainFile("log", file.fileno())
+                await loop.sock_connect(client, ("127.0.0.1", port))
+                await loop.sock_sendall(client, request(kind, b"0 %d" % HUGE_BYTES))
+                began, received = loop.time(), 0
+                while received < 4 + HUGE_BYTES:
+                    data = await loop.sock_recv(client, small)
+                    assert data, f"cut off after {loop.time() - began:.2f} s, {received} bytes"
+                    received += len(data)
+                    await asyncio.sleep(0.008)
+                assert loop.time() - began > 0.8, "several times the idle time"
+                await loop.sock_sendall(client, request(ECHO, b"kept"))
+                assert await loop.sock_recv(client, 100) == b"\0\0\0\4kept"
+                await eventually(lambda: not server.connections)
 
     run(test)
 

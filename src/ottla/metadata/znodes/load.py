@@ -9,6 +9,8 @@ name is taken; known facts of a topic, a partition, a configuration or a tiering
 next write repairs the znode; a partition without known facts has no leader and no in-sync replicas,
 so that only an unclean election brings it back.
 
+A topic with the id of another, older one is invalid, too: a tool may have copied its znode.
+
 A topic without an id (before Kafka 2.8) gets one that follows from its name and its znode's
 czxid: every reader computes the same, until it is written (`write.topic_rewrites`).
 
@@ -164,6 +166,7 @@ class _Reading:
         self._deletions = known.deletions
         self._feature = known.feature
         self._producer_ids = known.producer_ids
+        self._read_topics = self._decode_topics()
         self._created: set[str] = set()
         """Topics whose records are all among the new ones."""
         self._removed_topics: set[str] = set()
@@ -319,7 +322,7 @@ class _Reading:
             if got is None:
                 yield from self._removed(name, before)
                 return
-            znode = self._decoded(name, got, known)
+            znode = self._decoded(name, known)
             if znode is not None:
                 is_same = known is not None and known.czxid in (0, got.stat.czxid)
                 kept = topic_id if is_same else None
@@ -378,13 +381,36 @@ class _Reading:
         if before is not None:
             yield RemoveTopicRecord(topic_id=before.id)
 
-    def _decoded(self, name: str, got: ZnodeData, known: KnownTopic | None) -> TopicZnode | None:
-        try:
-            znode = decode_topic(name, got.data)
-        except ZnodeError as problem:
-            self.problems.append(problem)
+    def _decode_topics(self) -> Mapping[str, TopicZnode | ZnodeError]:
+        """Return the topics that were read, the oldest alone of those with the same id.
+
+        A tool may have copied a znode. With one id both would be one topic, which has the
+        partitions of the last one.
+        """
+        decoded: dict[str, TopicZnode | ZnodeError] = {}
+        names: dict[Uuid, str] = {}
+        there = {name: got for name, got in self.snapshot.topics.items() if got is not None}
+        for name, got in sorted(there.items(), key=lambda item: (item[1].stat.czxid, item[0])):
+            try:
+                decoded[name] = znode = decode_topic(name, got.data)
+            except ZnodeError as problem:
+                decoded[name] = problem
+                continue
+            if znode.topic_id is None:
+                continue
+            known = self.image.topics.by_id(znode.topic_id)
+            owner = names.setdefault(znode.topic_id, name if known is None else known.name)
+            if owner != name:
+                reason = f"topic_id is that of topic {owner}: expected another one"
+                decoded[name] = ZnodeError(paths.topic(name), reason)
+        return decoded
+
+    def _decoded(self, name: str, known: KnownTopic | None) -> TopicZnode | None:
+        znode = self._read_topics[name]
+        if isinstance(znode, ZnodeError):
+            self.problems.append(znode)
             if known is None:
-                self._unreadable = self._unreadable.set(name, problem.reason)
+                self._unreadable = self._unreadable.set(name, znode.reason)
             return None
         self._unreadable = _without(self._unreadable, name)
         return znode

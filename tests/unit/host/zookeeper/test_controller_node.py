@@ -6,13 +6,14 @@ Method: real controllers on a simulated ZooKeeper, fake brokers that record requ
 import pytest
 
 from ottla.base.errors import ApiError, Error
-from ottla.base.ids import NO_LEADER
+from ottla.base.ids import NO_LEADER, Uuid
 from ottla.controller.step import Decision, Step
 from ottla.controller.zookeeper.controlled_shutdown import controlled_shutdown
 from ottla.metadata.image import ClusterImage
 from ottla.metadata.records import ConfigRecord, PartitionChangeRecord
 from ottla.metadata.topics import DIRECTORY_LOST
 from ottla.metadata.znodes import multis, paths
+from ottla.metadata.znodes.topic import Assignment, encode_topic
 from ottla.wire.messages import leader_and_isr as lai
 from ottla.wire.messages import update_metadata as update
 
@@ -183,7 +184,7 @@ def test_a_broker_with_a_newer_controller_epoch_ends_the_term(
 ) -> None:
     sim.create("t", (2, 3))
     sim.nodes[2].controller_epoch = 9
-    sim.put(paths.topic("u"), sim.data(paths.topic("t")) or b"")
+    sim.put(paths.topic("u"), encode_topic([(0, Assignment((2, 3)))], Uuid(bytes(15) + b"u")))
     # It is elected again, as often as it takes.
     sim.until(lambda: int(sim.data(paths.CONTROLLER_EPOCH) or b"0") >= 9)
     sim.settle()

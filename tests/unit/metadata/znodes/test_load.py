@@ -242,6 +242,28 @@ def test_a_name_that_nobody_understands_is_taken() -> None:
     cluster.check()
 
 
+@pytest.mark.parametrize("copy", ["a", "z"])
+def test_a_copy_of_a_topics_znode_does_not_take_its_place(copy: str) -> None:
+    """Whether the controller sees it come or finds it, and in whichever order."""
+    cluster = with_topic("t", 3)
+    before = topic_of(cluster, "t")
+    cluster.tree.put(paths.topic(copy), encode_topic([(0, Assignment((1,)))], before.id))
+    found, records = observe(cluster, reread(cluster, copy))
+    assert records == []
+    assert [each.path for each in found.problems] == [paths.topic(copy)]
+    assert "topic_id is that of topic t" in found.problems[0].reason
+    image, loaded = cluster.tree.load()
+    assert list(image.topics) == [before]
+    assert [str(each) for each in loaded.problems] == [str(each) for each in found.problems]
+    with pytest.raises(ZnodeError, match="exists and cannot be read: topic_id is that of topic t"):
+        cluster.plan([TopicRecord(name=copy, topic_id=ID)])
+    cluster.tree.put(paths.topic(copy), encode_topic([(0, Assignment((1,)))], ID))
+    observe(cluster, reread(cluster, copy))
+    assert topic_of(cluster, copy).id == ID
+    assert topic_of(cluster, "t") == before
+    cluster.check()
+
+
 def test_a_known_topic_stays_and_is_mended_by_the_next_write() -> None:
     cluster = with_topic("t", 1)
     before = topic_of(cluster, "t")

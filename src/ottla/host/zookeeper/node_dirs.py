@@ -74,20 +74,26 @@ class ZooKeeperNodeDirs(NodeDirs):
             raise StartError(f"{path}: {error}") from None
 
     def store_session(self, session_id: int) -> Pending[None]:
-        """Write a session's id into each online log directory, in a worker."""
+        """Write a session's id into each online log directory, in a worker; one is enough."""
         stored: Pending[None] = Pending()
         paths = [each.path for each in self.log_dirs.online_dirs]
 
         def write() -> None:
+            failure: OSError | None = None
             for path in paths:
                 data = f"{session_id}\n".encode()
-                self._ports.disk.write_atomic(posixpath.join(path, SESSION), data)
+                try:
+                    self._ports.disk.write_atomic(posixpath.join(path, SESSION), data)
+                except OSError as error:
+                    failure = error  # The others outlive a log directory that has failed.
+            if failure is not None:
+                raise failure
 
         def written(result: BaseException | None) -> None:
             if result is not None:
                 log.warning(
                     "writing the ZooKeeper session id failed: %s; a restart after a kill "
-                    "waits for the session to expire",
+                    "may wait for the session to expire",
                     result,
                 )
             stored.complete(None)

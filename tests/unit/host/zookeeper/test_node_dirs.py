@@ -92,6 +92,15 @@ def test_the_last_session_is_stored_over_a_kill() -> None:
     assert set(opened(disk).previous_sessions) == {-0x1000_0000_0001}
 
 
+def test_the_last_session_is_stored_where_another_log_directory_fails() -> None:
+    disk = MemoryDisk()
+    first = opened(disk)
+    disk.fail("write_atomic", path="/a/")
+    assert first.store_session(7).done
+    first.close()
+    assert set(opened(disk).previous_sessions) == {7}
+
+
 def test_an_unreadable_session_file_is_ignored() -> None:
     disk = MemoryDisk()
     disk.mkdir("/a")

@@ -32,7 +32,9 @@ CATALOG_FILE: Final = f"{DIRECTORY}/catalog.db"
 """Below `_ottla`: Iceberg deletes files that it does not know only where no name begins with _."""
 ENTRY: Final = "ottla.export.entry"
 RUN: Final = "ottla.export.run"
-_DATE_METRICS: Final = f"write.metadata.metrics.column.{DATE}"
+_METRICS: Final = "write.metadata.metrics.column"
+_DATE_METRICS: Final = f"{_METRICS}.{DATE}"
+_TIMESTAMP_METRICS: Final = f"{_METRICS}.timestamp"
 _RETRIES: Final = "commit.retry.num-retries"
 COMMITS_MAX: Final = 10
 """How often a commit is tried that others were faster than."""
@@ -191,7 +193,7 @@ class IcebergTable:
                 if int(table.properties.get(ENTRY, -1)) >= entry.number:
                     return
                 try:
-                    self._commit(table, entry)
+                    self._commit_with_bounds(table, entry)
                     return
                 except (errors.CommitFailedException, errors.CommitStateUnknownException):
                     PAUSE(PAUSE_S * 2**number)
@@ -199,6 +201,16 @@ class IcebergTable:
             f"the Iceberg table {self.name} could not be written: other writers were faster "
             f"{COMMITS_MAX} times. The run is committed; the next export adds its files"
         )
+
+    def _commit_with_bounds(self, table: Any, entry: Entry) -> None:
+        """Commit a run, without the bounds of its timestamps where pyiceberg cannot read them."""
+        try:
+            self._commit(table, entry)
+        except OverflowError:
+            # It makes a datetime of each bound, which is of the years 1 to 9999. As below, this
+            # changes its copy of the properties only: the next run has bounds again.
+            table.metadata.properties[_TIMESTAMP_METRICS] = "counts"
+            self._commit(table, entry)
 
     def _commit(self, table: Any, entry: Entry) -> None:
         # By itself pyiceberg repeats a commit that another one was faster than, without looking at

@@ -127,6 +127,32 @@ def test_one_directory(broker: FakeBroker, tmp_path: Path) -> None:
         assert table.spec().fields == ()
 
 
+@pytest.mark.parametrize("partition_by", ["date", "none"])
+@pytest.mark.parametrize("beyond_ms", [-63_000_000_000_000, 254_000_000_000_000])
+def test_timestamps_beyond_the_years_of_a_datetime(
+    broker: FakeBroker, tmp_path: Path, beyond_ms: int, partition_by: str
+) -> None:
+    fill(broker, 2)
+    run(broker, tmp_path, partition_by=partition_by)
+    fill(broker, 1, begin_ms=beyond_ms)
+    fill(broker, 1)
+    assert run(broker, tmp_path, partition_by=partition_by).rows == 6
+    fill(broker, 1)
+    assert run(broker, tmp_path, partition_by=partition_by).rows == 3
+    with catalog_of(tmp_path) as catalog:
+        table = catalog.load_table("ottla.t")
+        assert rows_of(table, selected_fields=("partition", "offset", "value")) == whole(broker)
+        assert "write.metadata.metrics.column.timestamp" not in table.properties
+        # What has bounds is narrowed still, and what has none is in no filter's way.
+        field = table.schema().find_field("timestamp").field_id
+        bounded = [field in each.file.lower_bounds for each in table.scan().plan_files()]
+        assert any(bounded)
+        assert not all(bounded)
+        early = table.scan("timestamp < '0002-01-01T00:00:00+00:00'", selected_fields=("offset",))
+        found = early.to_arrow()["offset"].to_pylist()
+        assert found == ([2] * len(broker.logs) if beyond_ms < 0 else [])
+
+
 CATALOG_OPERATIONS = ("_create", "_commit")
 
 

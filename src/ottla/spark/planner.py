@@ -138,8 +138,13 @@ def _plan_stored_once(session: StoreSession, options: ReadOptions) -> list[list[
 
 def tasks_of(planned: list[list[Split]]) -> list[Task]:
     """Return the tasks; those with nothing to read yet are read together."""
-    busy = [some for some in planned if any(each.start < each.end for each in some)]
-    idle = [each for some in planned if some not in busy for each in some]
+    busy: list[list[Split]] = []
+    idle: list[Split] = []
+    for some in planned:
+        if any(each.start < each.end for each in some):
+            busy.append(some)
+        else:
+            idle += some
     return [
         *(Task(tuple(some)) for some in busy),
         *(Task(tuple(some)) for some in _grouped(idle)),

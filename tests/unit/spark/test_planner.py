@@ -8,7 +8,7 @@ import pytest
 from ottla.records.builder import encode_batch
 from ottla.spark.errors import DataLossError, OptionError
 from ottla.spark.options import ReadOptions
-from ottla.spark.planner import Task, plan
+from ottla.spark.planner import Task, plan, tasks_of
 from ottla.spark.splits import Split
 from tests.unit.spark.fake_broker import ID, TOPIC, FakeBroker
 
@@ -53,6 +53,23 @@ def test_empty_partitions_share_tasks() -> None:
         assert [len(task.splits) for task in tasks] == [1, 1, 64, 64]
         numbers = [split.partition for task in tasks for split in task.splits]
         assert numbers == list(range(130))
+
+
+class Incomparable(Split):
+    """A split that counts as one of very many: with each other they must not be compared."""
+
+    __slots__ = ()
+
+    def __eq__(self, other: object) -> bool:
+        raise AssertionError("splits are compared")
+
+
+def test_splits_are_not_compared_with_each_other() -> None:
+    planned: list[list[Split]] = [
+        [Incomparable(TOPIC, ID, number, 0, end, False)] for number, end in enumerate((1, 0, 1, 0))
+    ]
+    tasks = tasks_of(planned)
+    assert [[split.partition for split in task.splits] for task in tasks] == [[0], [2], [1, 3]]
 
 
 def test_lost_offsets() -> None:

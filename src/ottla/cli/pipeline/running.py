@@ -83,13 +83,14 @@ def reported_errors() -> Iterator[None]:
 
 def last_line(text: str) -> str:
     """Return the last line of a Python traceback within Spark's: the error itself."""
-    lines = [each.strip() for each in text.splitlines() if each.strip()]
-    for number, line in enumerate(lines):
-        if line.startswith("Traceback"):
-            errors = [each for each in lines[number:] if _ERROR_MARK in each.split(" ")[0]]
-            if errors:
-                return errors[0]
-    return lines[0] if lines else "no reason given"
+    lines = text.splitlines()
+    begins = [number for number, line in enumerate(lines) if _TRACEBACK in line]
+    if begins:
+        # Of a chain of errors the last one was raised. Frames are indented, Java's too.
+        errors = [each for each in lines[begins[-1] + 1 :] if each[:1].strip()]
+        if errors:
+            return errors[0].strip()
+    return next((each.strip() for each in lines if each.strip()), "no reason given")
 
 
 def _hint(reason: str) -> str:
@@ -98,7 +99,7 @@ def _hint(reason: str) -> str:
     return '; executors lack it: see "On a cluster" in docs/spark.md'
 
 
-_ERROR_MARK: Final = "Error:"
+_TRACEBACK: Final = "Traceback (most recent call last):"
 
 
 def with_progress(spark: Any, what: str, progress: Progress, act: Callable[[], T]) -> T:

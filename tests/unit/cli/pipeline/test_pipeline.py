@@ -231,6 +231,35 @@ def test_the_error_in_sparks_text() -> None:
     assert last_line("") == "no reason given"
 
 
+def test_the_error_in_the_text_of_spark_has_any_name() -> None:
+    text = (
+        "An exception was thrown from the Python worker:\n"
+        "Traceback (most recent call last):\n"
+        '  File "worker.py", line 14, in work\n'
+        "    raise\n"
+        "ottla.records.errors.CorruptBatch: the batch at offset 49 has CRC 1\n"
+    )
+    assert last_line(text).endswith("CorruptBatch: the batch at offset 49 has CRC 1")
+
+
+def test_the_error_in_the_text_of_spark_is_the_one_that_was_raised() -> None:
+    text = (
+        "An exception was thrown from the Python worker:\n"
+        "Traceback (most recent call last):\n"
+        '  File "worker.py", line 3, in read\n'
+        "ottla.x.ObjectMissingError: a.log\n"
+        "\n"
+        "The above exception was the direct cause of the following exception:\n"
+        "\n"
+        "Traceback (most recent call last):\n"
+        '  File "worker.py", line 5, in main\n'
+        "ottla.y.RemoteStorageError: the object store s3://x has no object a.log\n"
+    )
+    assert last_line(text) == (
+        "ottla.y.RemoteStorageError: the object store s3://x has no object a.log"
+    )
+
+
 @pytest.mark.parametrize(
     ("error", "is_advised"),
     [("ModuleNotFoundError: No module named 'ottla'", True), ("ValueError: x", False)],

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from ottla.base.ids import Uuid, uuid_text
 from ottla.client.cluster import ClientConfig, ClusterClient
+from ottla.client.offsets import LATEST
 from ottla.client.partitions import TopicPartition
 from ottla.spark import lookup
 from ottla.spark.errors import ClusterError, DataLossError, OptionError
@@ -89,12 +90,17 @@ class Source:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicOffsets:
-    """The partitions of a topic now. `start`, `end`: by partition, where bounds are by time."""
+    """The partitions of a topic now.
+
+    Fields: `starts_by_time`, `ends_by_time`: by partition, where bounds are by time.
+            `log_ends`: of partitions whose logs may reach further than what is readable now.
+    """
 
     topic_id: Uuid
     facts: tuple[PartitionFacts, ...]
     starts_by_time: Mapping[int, int | None]
     ends_by_time: Mapping[int, int | None]
+    log_ends: Mapping[int, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,7 +125,7 @@ def find_ranges(
     `continued`: offsets to start at instead, by partition.
     Raises: OptionError, ClusterError, RemoteStorageError.
     """
-    found = find_topic(source, start, end)
+    found = find_topic(source, start, end, continued or {})
     return resolve_ranges(found, start, end, continued or {})
 
 
@@ -131,9 +137,12 @@ def report_lost(source: Source, found: Ranges) -> None:
         log.warning("data loss: %s", each)
 
 
-def find_topic(source: Source, start: Bound, end: Bound) -> TopicOffsets:
+def find_topic(
+    source: Source, start: Bound, end: Bound, continued: Mapping[int, int]
+) -> TopicOffsets:
     """Look up the partitions of a topic, and the offsets of times. Raises: as `find_ranges`."""
     options = source.options()
+    log_ends: Mapping[int, int]
     if source.cluster is None:
         with open_session(options) as session:
             stored = find_stored(session, options.subscription, options.topic_ids)
@@ -145,6 +154,8 @@ def find_topic(source: Source, start: Bound, end: Bound) -> TopicOffsets:
                 else {}
                 for bound in (start, end)
             ]
+            # The store has what was copied so far; an earlier run may have read from brokers.
+            log_ends = continued
     else:
         with ClusterClient(source.cluster) as client:
             ids = lookup.subscribed(client, options.subscription)
@@ -158,6 +169,7 @@ def find_topic(source: Source, start: Bound, end: Bound) -> TopicOffsets:
                 else {}
                 for bound in (start, end)
             ]
+            log_ends = _ends_behind(client, facts, continued) if options.read_committed else {}
     if not facts:
         raise ClusterError(f"topic {source.topic} has no partitions")
     starts, ends = times
@@ -166,7 +178,20 @@ def find_topic(source: Source, start: Bound, end: Bound) -> TopicOffsets:
         facts=tuple(sorted(facts, key=lambda each: each.partition)),
         starts_by_time=_by_number(starts),
         ends_by_time=_by_number(ends),
+        log_ends=log_ends,
     )
+
+
+def _ends_behind(
+    client: ClusterClient, facts: Sequence[PartitionFacts], continued: Mapping[int, int]
+) -> dict[int, int]:
+    """Return the ends of logs of which an earlier run has read more than what is committed now.
+
+    It may have read uncommitted records, too.
+    """
+    behind = [each.key for each in facts if continued.get(each.partition, 0) > each.latest]
+    found = lookup.offsets_at(client, dict.fromkeys(behind, LATEST)) if behind else {}
+    return {key[1]: offset or 0 for key, offset in found.items()}
 
 
 def _wanted(facts: Sequence[PartitionFacts], bound: Bound) -> ByPartition:
@@ -204,7 +229,9 @@ def resolve_ranges(
             first = each.earliest if at is None else at
         last = _at(end, each.partition, found.ends_by_time, each.latest)
         last = each.latest if last is None else min(last, each.latest)
-        if first > each.latest:
+        if each.latest < continued.get(each.partition, 0) <= found.log_ends.get(each.partition, 0):
+            pass  # An earlier run has read it, and it is not gone: there is nothing new.
+        elif first > each.latest:
             losses.append(f"{subject}: the job starts at {first}, the log ends at {each.latest}")
             first = each.latest
         elif first < each.earliest:

@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from ottla.base.ids import Uuid
+from ottla.records.builder import encode_batch
 from ottla.records.columnar import encode
 from ottla.spark.errors import ClusterError, DataLossError, OptionError, RemoteStorageError
 from ottla.spark.jobs import export as exporting
@@ -38,8 +39,10 @@ from ottla.spark.jobs.export_state import Journal
 from ottla.spark.jobs.heartbeat import RunningError
 from ottla.spark.jobs.target_store import TargetStore
 from ottla.spark.store_session import StoreSession
-from tests.unit.spark.fake_broker import TOPIC, FakeBroker, Log
+from tests.unit.spark.fake_broker import TIERED, TOPIC, FakeBroker, Log
 from tests.unit.spark.jobs.fake_spark import FakeSpark
+from tests.unit.spark.test_tiered_planner import new_store
+from tests.unit.spark.tiered_log import half_copied
 from tests.unit.stores.moto_server import MotoServer
 
 PARTITIONS = 3
@@ -145,6 +148,39 @@ def test_a_relative_path_is_that_of_the_driver(
     export(FakeSpark(), replace(options(broker, tmp_path), to="table"), act=in_a_worker)
     assert read(tmp_path / "table") == whole(broker)
     assert not list((tmp_path / "elsewhere").iterdir())
+
+
+def test_what_was_exported_before_a_transaction_ended_is_not_exported_again(
+    broker: FakeBroker, tmp_path: Path
+) -> None:
+    fill(broker, 5)
+    broker.logs[0].first_open = 2
+    uncommitted = replace(options(broker, tmp_path).source, read_committed=False)
+    assert run(broker, tmp_path, source=uncommitted).rows == 15
+    broker.logs[1].append(encode_batch([(None, b"5", (), BEGIN_MS)]))
+    careless = replace(options(broker, tmp_path).source, skip_lost=True)
+    result = run(broker, tmp_path, source=careless)
+    assert (result.rows, result.losses) == (1, ())
+    broker.logs[0].first_open = None
+    assert run(broker, tmp_path).run is None
+    assert read(tmp_path) == whole(broker)
+
+
+def test_the_store_alone_may_have_less_than_was_exported(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    """Records are not exported again once they are copied."""
+    root, path = new_store(tmp_path_factory.mktemp("stored")), tmp_path_factory.mktemp("table")
+    log = half_copied(6)
+    log.write(root)
+    with FakeBroker(versions=TIERED) as broker:
+        broker.logs[0] = log.served()
+        assert run(broker, path).rows == 30
+    stored = Source(
+        topic=TOPIC, cluster=None, remote_storage=f"file://{root}", skip_lost=True, timeout_s=5
+    )
+    found = plan_export(ExportOptions(source=stored, to=str(path)))
+    assert (found.ranges, found.losses, found.offsets) == ((), (), {0: 30})
 
 
 def test_one_directory_and_bounds(broker: FakeBroker, tmp_path: Path) -> None:

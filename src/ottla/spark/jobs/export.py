@@ -176,6 +176,10 @@ def export(
             with Heartbeat(place, ALIVE, options.timeout_s):
                 run = _new_run(entries.last)
                 done = _run(spark, options, plan, place, entries, run, act, report)
+        elif options.start.is_set:
+            # Later runs continue where this one was to start.
+            _begin(options, plan, entries, _new_run(entries.last))
+            entries.discard()
         return ExportResult(
             topic=options.source.topic,
             topic_id=plan.topic_id,
@@ -213,15 +217,9 @@ def _run(
     act: Callable[[Callable[[], Any]], Any],
     report: Callable[[str], object],
 ) -> tuple[ExportedFile, ...]:
-    table = Table(
-        topic=options.source.topic,
-        topic_id=plan.topic_id,
-        format=options.format,
-        partition_by=options.partition_by,
-    )
     source = replace(options.source, topic_id=plan.topic_id)
     reading, tasks = plan_tasks(source, plan.topic_id, plan.ranges)
-    entries.append(journal.begun(entries.last, run, table, plan.offsets, plan.ranges))
+    _begin(options, plan, entries, run)
     entries.sweep(kept=run)
     work = partial(_export_batches, tasks, reading, options, place, run)
     rows = mapped(spark, work, len(tasks), ROW_SCHEMA)
@@ -229,6 +227,16 @@ def _run(
     entries.commit(files)
     entries.publish(report)
     return files
+
+
+def _begin(options: ExportOptions, plan: ExportPlan, entries: Journal, run: str) -> None:
+    table = Table(
+        topic=options.source.topic,
+        topic_id=plan.topic_id,
+        format=options.format,
+        partition_by=options.partition_by,
+    )
+    entries.append(journal.begun(entries.last, run, table, plan.offsets, plan.ranges))
 
 
 def _new_run(last: Entry | None) -> str:
@@ -246,7 +254,8 @@ def _plan(options: ExportOptions, entries: Journal | None) -> ExportPlan:
                 "the target was exported to before, and continues where that ended: a start can "
                 "only be given for the first run"
             )
-        offsets = {}  # A first run that was killed has only recorded where it was to start.
+        # A first run that was killed, or had nothing to export, has only recorded where to start.
+        offsets = {}
     if last is not None and source.topic_id is None and options.on_recreate == FAIL:
         source = replace(source, topic_id=last.table.topic_id)
     # A partition that no earlier run has seen is new, and is exported from its beginning: what

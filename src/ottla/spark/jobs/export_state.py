@@ -87,6 +87,11 @@ class Journal:
         assert self.last is not None
         self.append(journal.committed(self.last, files))
 
+    def discard(self) -> None:
+        """End the run that has begun without any effect but where it was to start."""
+        assert self.last is not None
+        self.append(journal.discarded(self.last))
+
     def publish(self, report: Report) -> None:
         """Move the files of the committed run to where readers look."""
         last = self.last
@@ -120,7 +125,7 @@ def recover(
     if last.phase is Phase.COMMITTED:
         log.publish(report)
         return "completed"
-    log.append(journal.discarded(last))
+    log.discard()
     return "discarded"
 
 

@@ -150,6 +150,20 @@ def test_a_relative_path_is_that_of_the_driver(
     assert not list((tmp_path / "elsewhere").iterdir())
 
 
+def test_a_first_run_that_has_nothing_to_export_says_where_later_ones_start(
+    broker: FakeBroker, tmp_path: Path
+) -> None:
+    fill(broker, 5)
+    for start in (4, 5):  # It can be given again.
+        ends = {"start": Bound(offset=start), "end": Bound(offset=start)}
+        assert run(broker, tmp_path, **ends).run is None
+    fill(broker, 1)
+    result = run(broker, tmp_path)
+    assert result.ranges == tuple(OffsetRange(number, 5, 6) for number in range(PARTITIONS))
+    with pytest.raises(OptionError, match="a start can only be given for the first run"):
+        run(broker, tmp_path, start=Bound(offset=5))
+
+
 def test_what_was_exported_before_a_transaction_ended_is_not_exported_again(
     broker: FakeBroker, tmp_path: Path
 ) -> None:

@@ -14,7 +14,7 @@ export PYTHONDONTWRITEBYTECODE :=
 
 help:
 	@echo "make demo    three brokers, an object store, 336,776 real records, Spark; checked"
-	@echo "make test    every test; of the longest a part, drawn by the commit"
+	@echo "make test    all unit tests, and a part of the long ones, drawn by the commit"
 	@echo "make soak    what make test draws from, whole; 2,600 simulated clusters; fuzzing; hours"
 	@echo "make check   style, types, import rules, sizes"
 	@echo "make bench   benchmarks, with ratios against peers in the same run"
@@ -53,8 +53,9 @@ test-sim: $(STAMP)
 PLAYED_BY = $(shell grep -rlE --include="test_*.py" "$(1)" $(2))
 VARIANTS = $(call PLAYED_BY,SIM_VARIANTS,tests/sim)
 STORIES = $(filter-out tests/sim/test_seeds.py,$(call PLAYED_BY,SIM_STORIES|drawn_seeds,tests/sim))
-# Unit tests have a line of their own, and so have two of the others.
-ROUNDS = $(filter-out %/test_ensemble_faults.py %/test_deletion_crashes.py,$(call PLAYED_BY,FAULT_ROUNDS|mark\.(forms|drawn),tests/sim tests/cluster tests/spark))
+# Unit tests have a line of their own, and so have two of the others. Of clusters and Spark whole
+# files are drawn, too.
+ROUNDS = $(filter-out %/test_ensemble_faults.py %/test_deletion_crashes.py,$(call PLAYED_BY,FAULT_ROUNDS|mark\.(forms|drawn),tests/sim) $(call PLAYED_BY,def test_,tests/cluster tests/spark))
 
 # Simulated clusters begin at a seed of the commit's own, so that each soak plays others.
 FIRST_SEED = $(shell echo $$((0x$$(git rev-parse HEAD 2>/dev/null | cut -c1-7 | grep . || echo 1))))
@@ -75,7 +76,8 @@ soak: $(STAMP)
 	@OTTLA_RAFT_SEEDS=5000 $(BIN)/python -m pytest --timeout=3600 tests/unit/raft/test_simulation.py
 	@OTTLA_EXAMPLES=all OTTLA_WIRE_EXAMPLES=40 OTTLA_RAFT_SEEDS=120 $(BIN)/python -m pytest -n auto --dist loadgroup tests/unit
 	@OTTLA_POWER_SEEDS=100 $(BIN)/python -m pytest -n 2 tests/sim/test_power_after_truncation.py
-	@$(BIN)/python -m pytest $(ROUNDS)
+	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -m "not alone" $(ROUNDS)
+	@$(BIN)/python -m pytest -m alone $(ROUNDS)
 	@OTTLA_ENSEMBLE_ROUNDS=$${OTTLA_ENSEMBLE_ROUNDS:-30} $(BIN)/python -m pytest tests/cluster/zookeeper/test_ensemble_faults.py
 	@OTTLA_QUORUM_ROUNDS=30 $(BIN)/python -m pytest --timeout=1800 tests/cluster/test_quorum.py
 	@OTTLA_DELETION_ROUNDS=$${OTTLA_DELETION_ROUNDS:-3} $(BIN)/python -m pytest tests/cluster/test_deletion_crashes.py

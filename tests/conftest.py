@@ -31,6 +31,27 @@ SPARK = "tests/spark"
 CLUSTERS = "tests/cluster"
 SIMULATOR = "tests/sim"
 
+DRAWN_FILES = {CLUSTERS: 44, SPARK: 9}
+"""Of how many of a directory's files a commit plays its part; `make soak` plays all."""
+
+PLAYED_FILES = frozenset(
+    f"{CLUSTERS}/{name}.py"
+    for name in (
+        "test_admin",
+        "test_cli_local",
+        "test_data",
+        "test_deletion",
+        "test_faults",
+        "test_groups",
+        "test_protocol",
+        "test_quorum",
+        "test_reading",
+        "zookeeper/test_conformance",
+        "zookeeper/test_deletion",
+    )
+) | {"tests/spark/test_demo.py"}
+"""What each commit plays besides."""
+
 LEFT_OUT = "left out"
 
 NICENESS = 5
@@ -110,6 +131,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if not any("::" in argument for argument in config.args):
         out = [item for item in items if is_left_to_soaks(item)] + forms_left_out(items)
         out += functions_left_out(items)
+        if not any(argument.endswith(".py") for argument in config.args):
+            out += files_left_out(items, config.rootpath)
         left = set(out)
         config.hook.pytest_deselected(items=list(left))
         items[:] = [item for item in items if item not in left]
@@ -175,6 +198,19 @@ def functions_left_out(items: list[pytest.Item]) -> list[pytest.Item]:
         for function, forms in functions.items():
             out += [] if function in played else forms
     return out
+
+
+def files_left_out(items: list[pytest.Item], root: Path) -> list[pytest.Item]:
+    """Return what to leave out, to keep so many files of each directory as `DRAWN_FILES` says."""
+    left: set[Path] = set()
+    for directory, count in DRAWN_FILES.items():
+        files = [
+            path
+            for path in sorted((root / directory).rglob("test_*.py"))
+            if str(path.relative_to(root)) not in PLAYED_FILES
+        ]
+        left |= {*files} - {*drawn(files, count, FAULT_ROUNDS, name=directory)}
+    return [item for item in items if item.path in left]
 
 
 class FileScheduling(LoadScopeScheduling):

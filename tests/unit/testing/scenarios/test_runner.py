@@ -170,7 +170,7 @@ TRIMMED = 300
 """A seed whose topics both get DeleteRecords."""
 
 
-@pytest.mark.forms(2)
+@pytest.mark.forms(1)
 @pytest.mark.parametrize("zookeeper", [False, True], ids=["kraft", "zookeeper"])
 @pytest.mark.parametrize("seed", [6, 7, 10, 12])
 def test_clients_change_nothing_once_the_logs_are_read(seed: int, zookeeper: bool) -> None:

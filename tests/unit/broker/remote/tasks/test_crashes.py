@@ -82,7 +82,7 @@ def delete(crash_at: int | None, take_over: TakeOver | None) -> tuple[int, list[
     return life.steps.count, life.steps.names
 
 
-@pytest.mark.forms(2)
+@pytest.mark.forms(1)
 @pytest.mark.parametrize("take_over", TAKE_OVERS)
 @pytest.mark.parametrize("work", [copy, delete])
 def test_every_step_may_be_the_last(

@@ -313,6 +313,7 @@ REPLICATION = (
         "follows_older_metadata",
         "a partition goes back to an older partition epoch",
         (f"{PARTITION}.apply", "state.partition_epoch < self.partition_epoch", "False"),
+        zookeeper=True,
     ),
     mutant(
         "counts_previous_broker_epochs",

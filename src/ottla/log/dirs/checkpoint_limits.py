@@ -140,7 +140,7 @@ def read_limits(disk: Disk, directory: str) -> dict[int, CheckpointLimits]:
     for name in disk.listdir(directory):
         number = limits_number(name)
         if number is not None:
-            found[number] = _decode(disk.read_bytes(f"{directory}/{name}"))
+            found[number] = decode_limits(disk.read_bytes(f"{directory}/{name}"))
     return found
 
 
@@ -159,7 +159,8 @@ def _path(directory: str, number: int) -> str:
     return f"{directory}/{names.TRUNCATION}-{number}"
 
 
-def _decode(data: bytes) -> CheckpointLimits:
+def decode_limits(data: bytes) -> CheckpointLimits:
+    """Return what a limits file holds; the strictest limits where it is damaged."""
     try:
         content = {"local_log_start_offset": 0, **json.loads(data)}
         return CheckpointLimits(*(int(content[field]) for field in CheckpointLimits._fields))

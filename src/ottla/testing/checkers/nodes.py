@@ -10,13 +10,18 @@
 - replication rules broken: a leader takes a follower for further than it is, or its log does not
   know the leader's epoch; a replica joined the in-sync ones below the start of the leader's epoch,
   from where on what was committed before is behind it (KIP-101, KIP-497).
+- order of durability broken: the metadata log was committed before a majority had it on disk, a
+  recovery point was beyond what was on disk, an append was below it, or a file got its name before
+  its content was on disk.
+- stale request taken: a change rests on a request of an older partition epoch, registration or
+  controller.
 - disk refused at start: a node refuses to start because of what its own disk holds.
 """
 
 from ottla.testing.checkers.promises import Promises
 from ottla.testing.checkers.records import Witness, name_of
 from ottla.testing.history.history import History
-from ottla.testing.history.nodes import MemberSeen
+from ottla.testing.history.nodes import DURABILITY, FENCING, REPLICATION, MemberSeen
 from ottla.testing.history.topics import TopicPartition
 
 HELD_GRACE_MS = 800
@@ -108,11 +113,28 @@ def unfenced_too_early(history: History) -> list[Witness]:
 
 
 def replication_rules_broken(history: History) -> list[Witness]:
-    """Return the replicas that are not what their leaders count on, each once for each reason."""
-    found: dict[tuple[TopicPartition, int, str], Witness] = {}
+    """Return the replicas that are not what their leaders count on."""
+    return _broken(history, REPLICATION)
+
+
+def order_of_durability_broken(history: History) -> list[Witness]:
+    """Return what depended on something that was not on disk yet."""
+    return _broken(history, DURABILITY)
+
+
+def stale_requests_taken(history: History) -> list[Witness]:
+    """Return the decisions and changes that rest on a request of an older epoch."""
+    return _broken(history, FENCING)
+
+
+def _broken(history: History, about: str) -> list[Witness]:
+    """Return the rules that were broken, each once for each node, partition and reason."""
+    found: dict[tuple[TopicPartition | None, int, str], Witness] = {}
     for each in history.rules_broken:
-        text = f"node {each.node} of {name_of(each.partition)} {each.reason}"
-        found.setdefault((each.partition, each.node, each.reason), Witness(text, each.at_ms))
+        if each.about == about:
+            where = "" if each.partition is None else f" of {name_of(each.partition)}"
+            witness = Witness(f"node {each.node}{where} {each.reason}", each.at_ms)
+            found.setdefault((each.partition, each.node, each.reason), witness)
     return list(found.values())
 
 

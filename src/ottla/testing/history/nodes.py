@@ -93,10 +93,18 @@ class Unfenced(NamedTuple):
     at_ms: int = 0
 
 
-class RuleBroken(NamedTuple):
-    """A replica, or what its leader takes it for, broke a rule of replication. `reason`: how."""
+REPLICATION, DURABILITY, FENCING = "replication", "durability", "fencing"
+"""What a rule is about."""
 
-    partition: tuple[Uuid, int]
+
+class RuleBroken(NamedTuple):
+    """A node broke a rule that holds at every moment.
+
+    Fields: `about`: one of the above; `partition`: None = it is none of a partition; `reason`: how.
+    """
+
+    about: str
+    partition: tuple[Uuid, int] | None
     node: int
     reason: str
     at_ms: int = 0

@@ -22,12 +22,12 @@ from ottla.metadata.image import EMPTY, ClusterImage, PartitionImage
 from ottla.raft.batches import LogBatch
 from ottla.testing.history.history import History
 from ottla.testing.history.nodes import (
+    REPLICATION,
     EpochSeen,
     MemberSeen,
     ReplayCompared,
     RuleBroken,
     StartRefused,
-    Unfenced,
 )
 from ottla.testing.history.topics import TopicPartition
 from ottla.testing.scenarios.leftovers import left_over
@@ -35,16 +35,12 @@ from ottla.testing.scenarios.settling import brokers_of
 from ottla.testing.sim import Sim
 from ottla.testing.sim.net import MS
 from ottla.testing.sim.watch import observations as seen
-from ottla.wire.codec import decode
-from ottla.wire.frames import decode_request_header
-from ottla.wire.messages.broker_heartbeat import BrokerHeartbeatRequest
 
 IMAGES_KEPT = 256
 """Offsets whose images are kept: nodes that lag further behind are not compared."""
 LOOK_MS = 250
 LEFT_LOOKS, LEFT_PAUSE_MS = 35, 1_000
 """A controller's request on a silent connection times out after 30 s."""
-HEARTBEAT = (63).to_bytes(2, "big")
 
 
 class MetadataReplay:
@@ -116,11 +112,10 @@ class NodeWatch:
         self._epochs: dict[tuple[TopicPartition, int, int], tuple[int, int]] = {}
         self._equal: dict[int, tuple[ClusterImage, ClusterImage]] = {}
         """Of each node, the last image that was equal to the replayed one, and that one."""
-        self._active: dict[int, int] = {}
-        self._ready: set[tuple[int, int]] = set()
         self._states: dict[TopicPartition, PartitionImage] = {}
+        self._leaders: dict[TopicPartition, dict[int, int]] = {}
+        """By leader epoch."""
         sim.observe(self._observe)
-        sim.net.observe(self._frame)
         self._look_again()
 
     def _look_again(self) -> None:
@@ -135,7 +130,6 @@ class NodeWatch:
                     self._committed[key] = max(observation.offset, self._committed.get(key, 0))
             case seen.ImagePublished():
                 if self._sim.zookeeper is None:
-                    self._look_at_brokers(observation.image)
                     self._compare(
                         observation.node, observation.incarnation, observation.image, "its image"
                     )
@@ -143,6 +137,8 @@ class NodeWatch:
                 self._replay.committed(observation.batch)
             case seen.PartitionSet():
                 self._look_at(observation.topic_id, observation.partition, observation.state)
+            case seen.LeadershipBegan():
+                self._look_at_beginning(observation)
             case seen.DiskRefused():
                 self._history.starts_refused.append(
                     StartRefused(
@@ -182,29 +178,6 @@ class NodeWatch:
                 node.id, node.incarnation, image, "its newest snapshot and the log behind it"
             )
 
-    # -- registrations ---------------------------------------------------------------------------
-
-    def _frame(self, what: str, _source: int, _target: int, frame: bytes) -> None:
-        """Record the heartbeats that ask for unfencing, of brokers that know their registration.
-
-        A redelivered one may arrive first.
-        """
-        if frame[4:6] != HEARTBEAT or what not in ("request", "again"):
-            return
-        header, body_at = decode_request_header(memoryview(frame)[4:])
-        body = memoryview(frame)[4 + body_at :]
-        report = decode(BrokerHeartbeatRequest, body, header.api_version, lenient=True)
-        if not report.want_fence and report.current_metadata_offset >= report.broker_epoch:
-            self._ready.add((report.broker_id, report.broker_epoch))
-
-    def _look_at_brokers(self, image: ClusterImage) -> None:
-        for broker in image.brokers.values():
-            if broker.active and self._active.get(broker.id, -1) < broker.epoch:
-                self._active[broker.id] = broker.epoch
-                requested = (broker.id, broker.epoch) in self._ready
-                unfenced = Unfenced(broker.id, broker.epoch, requested, self._sim.now_ms)
-                self._history.unfenced_brokers.append(unfenced)
-
     # -- replicas ------------------------------------------------------------------------------
 
     def look(self) -> None:
@@ -219,6 +192,7 @@ class NodeWatch:
         self._members(topic_id, number, state, replicas)
         before = self._states.get((topic_id, number))
         self._states[topic_id, number] = state
+        self._leaders.setdefault((topic_id, number), {})[state.leader_epoch] = state.leader
         if before is not None and before.leader_epoch == state.leader_epoch:
             joined = set(state.isr) - set(before.isr)
             self._newcomers((topic_id, number), state, joined, replicas)
@@ -299,8 +273,23 @@ class NodeWatch:
                 reason = f"joined below the start of its leader's epoch {state.leader_epoch}"
                 self._rule_broken(key, node, reason)
 
+    def _look_at_beginning(self, began: seen.LeadershipBegan) -> None:
+        """Check that a leader counts on nothing from before an epoch in which another one led."""
+        key = (began.topic_id, began.partition)
+        leaders = self._leaders.get(key, {})
+        between = range(began.former_epoch + 1, began.epoch)
+        others = [each for each in between if leaders.get(each, began.node) != began.node]
+        if others and began.known:
+            reason = (
+                f"leads in epoch {began.epoch} and counts on what it knew of {began.known} "
+                f"before another broker led in {others}"
+            )
+            self._rule_broken(key, began.node, reason)
+
     def _rule_broken(self, key: TopicPartition, node: int, reason: str) -> None:
-        self._history.rules_broken.append(RuleBroken(key, node, reason, self._sim.now_ms))
+        self._history.rules_broken.append(
+            RuleBroken(REPLICATION, key, node, reason, self._sim.now_ms)
+        )
 
     def _epoch(self, key: TopicPartition, node_id: int, partition: Partition) -> None:
         incarnation = self._sim.nodes[node_id].incarnation

@@ -18,6 +18,7 @@ from ottla.metadata.features import ledger_enabled
 from ottla.testing.checkers.verdict import judge
 from ottla.testing.history.history import History, Progress
 from ottla.testing.history.topics import KEEPS_ALL, Outcome
+from ottla.testing.scenarios.durability_watch import DurabilityWatch
 from ottla.testing.scenarios.groups import figures_of
 from ottla.testing.scenarios.loading import load_scenario
 from ottla.testing.scenarios.log_files import read_replica_logs
@@ -25,6 +26,7 @@ from ottla.testing.scenarios.node_watch import NodeWatch
 from ottla.testing.scenarios.offsets_logs import read_offsets_logs
 from ottla.testing.scenarios.recorder import Recorder
 from ottla.testing.scenarios.report import Report
+from ottla.testing.scenarios.request_watch import RequestWatch
 from ottla.testing.scenarios.scenario import Scenario, Story
 from ottla.testing.scenarios.settling import read_logs, unsettled
 from ottla.testing.scenarios.standard import draw_scenario
@@ -152,6 +154,8 @@ class Run:
         recorder = Recorder(self.history, unclean=unclean, zookeeper=scenario.zookeeper)
         self.sim.observe(recorder.observe)
         self._nodes = NodeWatch(self.sim, self.history)
+        DurabilityWatch(self.sim, self.history)
+        RequestWatch(self.sim, self.history)
         log_watch = LogWatch(self.sim, self.history.log_events.append)
         tier_watch = TierWatch(self.sim, self.history.tiers.events.append, log_watch)
         self._tiers = TierLogs(self.sim, tier_watch)

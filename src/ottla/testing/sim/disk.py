@@ -81,8 +81,15 @@ class SimDisk(MemoryDisk):
         """Files that were truncated since their last sync: only these may come back shorter."""
         self._dropped: dict[_FileNode, list[tuple[int, int]]] = {}
         """The ranges of a file that failed syncs dropped, [start, end)."""
+        self.on_named: Callable[[str], None] = lambda path: None
+        """Called with its new name after a file was renamed, or written with `write_atomic`."""
+
         self.interrupted: Random | None = None
         """Set as the process dies: how much is done of the operation that it dies in."""
+
+    def rename(self, source: str, target: str) -> None:
+        super().rename(source, target)
+        self.on_named(target)
 
     def part_done(self, most: int) -> int:
         """Return how much of the current operation a process that dies has done: once, then 0."""
@@ -110,6 +117,7 @@ class SimDisk(MemoryDisk):
                 written = bytearray(data[: self.part_done(self._room(len(data)))])
                 directory.entries[name + TEMPORARY] = _FileNode(written, modified_ms=self.now_ms())
             raise
+        self.on_named(path)
 
     def drop_dirty(self, node: _FileNode) -> None:
         """Drop the unsynced bytes of a file: no later sync writes them."""
@@ -181,6 +189,29 @@ class SimDisk(MemoryDisk):
         """Return what a file holds, not to be changed, and count no operation."""
         node = self._find(path)
         return node.data if isinstance(node, _FileNode) else bytearray()
+
+    def is_durable(self, path: str) -> bool:
+        """Tell whether a file's content survives a loss of power for certain, its name aside."""
+        node = self._find(path)
+        return not isinstance(node, _FileNode) or node.data == node.synced
+
+    def durable_files_in(self, path: str) -> dict[str, bytes]:
+        """Return what a loss of power leaves for certain of the files of a directory, by name."""
+        directory = self._find(path)
+        if not isinstance(directory, _Directory):
+            return {}
+        return {
+            name: node.synced
+            for name, node in directory.durable.items()
+            if isinstance(node, _FileNode) and directory.entries.get(name) is node
+        }
+
+    def durable_data_of(self, path: str) -> bytes:
+        """Return what a loss of power leaves for certain of a file, by whatever name."""
+        node, parent = self._find(path), self._find(path.rpartition("/")[0])
+        if not isinstance(node, _FileNode) or not isinstance(parent, _Directory):
+            return b""
+        return node.synced if any(node is each for each in parent.durable.values()) else b""
 
     def lose_power(self, random: Random) -> int:
         """Lose any part of what was not synced; return how many files and directories changed."""

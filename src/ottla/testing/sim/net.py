@@ -83,6 +83,8 @@ class Network:
         self.blocked_dials: dict[BlockedDial, None] = {}
         """Attempts to connect that began on cut links and have not ended, in their order."""
         self.pipes: dict[int, Pipe] = {}
+        self.arriving_on = 0
+        """The connection of the frame that observers are called with; 0 = a redelivered one."""
         self.arrived: Callable[[str, int, int, bytes], None] | None = None
         """Called like `frame_arrived` with each frame that arrives, before it is read."""
         self.held: Callable[[Pipe, bytes, int, bool], None] | None = None
@@ -171,8 +173,11 @@ class Network:
         """Call `observer` with each frame that arrives, before it is read."""
         self._observers.append(observer)
 
-    def frame_arrived(self, what: str, source: int, target: int, frame: bytes) -> None:
+    def frame_arrived(
+        self, what: str, source: int, target: int, frame: bytes, *, connection: int = 0
+    ) -> None:
         """Pass a frame that arrives to the digest of the history and to observers."""
+        self.arriving_on = connection
         for observer in self._observers:
             observer(what, source, target, frame)
         if self.arrived is not None:
@@ -316,7 +321,8 @@ class Pipe:
     def _arrived(self, frame: bytes) -> None:
         if not self._open:
             return
-        self.net.frame_arrived("request", self.source, self.listener.place, frame)
+        place = self.listener.place
+        self.net.frame_arrived("request", self.source, place, frame, connection=self.number)
         if self._answering or self._muted or self._waiting:
             self._waiting.append(frame)
         else:
@@ -429,7 +435,8 @@ class Pipe:
     def _returned(self, frame: bytes) -> None:
         link = self.link
         if link is not None:
-            self.net.frame_arrived("response", self.listener.place, self.source, frame)
+            place = self.listener.place
+            self.net.frame_arrived("response", place, self.source, frame, connection=self.number)
             link.received(self, frame)
 
     def _end_client(self) -> None:

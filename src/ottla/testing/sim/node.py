@@ -21,6 +21,7 @@ from ottla.host.node_core import NodeCore
 from ottla.host.node_ports import Address, Endpoints, NodePorts
 from ottla.host.steps import drive
 from ottla.metadata.node_config import NodeConfig
+from ottla.raft.values import OffsetAndEpoch
 from ottla.testing.sim.cleanings import SimCleanings
 from ottla.testing.sim.disk import SimDisk, is_fault
 from ottla.testing.sim.faults.directed_faults import FOLLOWED, DirectedFaults
@@ -151,6 +152,14 @@ class SimNode:
         if not isinstance(mode, KRaftMode) or mode.controller is None:
             return None
         return mode.controller.runtime
+
+    @property
+    def metadata_log_end(self) -> OffsetAndEpoch | None:
+        """Return where the metadata log of this incarnation's controller ends."""
+        mode = None if self.core is None else self.core.mode
+        if not isinstance(mode, KRaftMode) or mode.controller is None:
+            return None
+        return mode.controller.log.raft.log.end
 
     @property
     def leads(self) -> bool:

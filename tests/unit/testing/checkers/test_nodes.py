@@ -10,6 +10,7 @@ from ottla.testing.checkers import leftovers as checkers_leftovers
 from ottla.testing.checkers import nodes as checkers_nodes
 from ottla.testing.history.history import History
 from ottla.testing.history.nodes import (
+    REPLICATION,
     EpochSeen,
     LeftOver,
     MemberSeen,
@@ -147,7 +148,7 @@ def test_a_broker_that_was_unfenced_unrequested_is_found(requested: bool) -> Non
 
 
 def test_a_broken_rule_of_replication_is_found_once() -> None:
-    broken = RuleBroken(PARTITION, 2, "joined too early", 17)
+    broken = RuleBroken(REPLICATION, PARTITION, 2, "joined too early", 17)
     found = checkers_nodes.replication_rules_broken(
         History(rules_broken=[broken, broken._replace(at_ms=19), broken._replace(node=3, at_ms=23)])
     )

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from ottla.base.ids import NO_EPOCH, Uuid
+from ottla.base.ids import NO_EPOCH, NO_OFFSET, Uuid
 from ottla.broker.core import Broker
 from ottla.broker.partition import Partition
 from ottla.host.kraft.node_mode import KRaftMode
@@ -55,6 +55,16 @@ class MetadataCommitted(NamedTuple):
     batch: LogBatch
 
 
+class MetadataHighWatermarkMoved(NamedTuple):
+    """The leader of the metadata quorum has moved its high watermark to `offset` in its epoch."""
+
+    at_ms: int
+    node: int
+    incarnation: int
+    epoch: int
+    offset: int
+
+
 class ImagePublished(NamedTuple):
     """A node's image has changed."""
 
@@ -75,6 +85,23 @@ class HighWatermarkMoved(NamedTuple):
     epoch: int
     leads: bool
     offset: int
+
+
+class LeadershipBegan(NamedTuple):
+    """A broker begins to lead in a new epoch.
+
+    Fields: `former_epoch`: the last one that it knew; `known`: the followers whose log ends it
+            takes for known.
+    """
+
+    at_ms: int
+    node: int
+    incarnation: int
+    topic_id: Uuid
+    partition: int
+    former_epoch: int
+    epoch: int
+    known: tuple[int, ...]
 
 
 class Acknowledged(NamedTuple):
@@ -231,8 +258,10 @@ Observation = (
     QuorumLed
     | PartitionSet
     | MetadataCommitted
+    | MetadataHighWatermarkMoved
     | ImagePublished
     | HighWatermarkMoved
+    | LeadershipBegan
     | Acknowledged
     | LogOpened
     | RemoteSegmentChanged
@@ -331,6 +360,7 @@ class Watch:
         self._image: ClusterImage | None = None
         self._topics: frozenset[Uuid] = frozenset()
         self._epoch_led = -1
+        self._metadata_watermark: int | None = None
         self._metadata: MetadataWitness | None = None
         self._subscribed = False
         self._hosted: tuple[Partition, ...] = ()
@@ -359,6 +389,14 @@ class Watch:
             if raft.epoch != self._epoch_led and raft.is_leader:
                 self._epoch_led = raft.epoch
                 self._notify(QuorumLed(self._now_ms(), self._node, self._incarnation, raft.epoch))
+            if raft.high_watermark != self._metadata_watermark:
+                self._metadata_watermark = offset = raft.high_watermark
+                if raft.is_leader and offset is not None:
+                    self._notify(
+                        MetadataHighWatermarkMoved(
+                            self._now_ms(), self._node, self._incarnation, raft.epoch, offset
+                        )
+                    )
         image = core.image
         if image is not self._image:
             if self._image is None or image.topics is not self._image.topics:
@@ -420,7 +458,10 @@ class Watch:
             self._mark("log-truncated")
         self._ends[key] = end
         now = log.high_watermark, partition.leader_epoch
-        if self._watermarks.get(key) != now:
+        before = self._watermarks.get(key)
+        if before is not None and before[1] != partition.leader_epoch and partition.is_leader:
+            self._leadership_began(partition, before[1])
+        if before != now:
             self._watermarks[key] = now
             self._notify(
                 HighWatermarkMoved(
@@ -434,3 +475,22 @@ class Watch:
                     log.high_watermark,
                 )
             )
+
+    def _leadership_began(self, partition: Partition, former_epoch: int) -> None:
+        known = [
+            node
+            for node, follower in partition.followers.items()
+            if follower.log_end_offset != NO_OFFSET
+        ]
+        self._notify(
+            LeadershipBegan(
+                self._now_ms(),
+                self._node,
+                self._incarnation,
+                partition.topic_id,
+                partition.partition_id,
+                former_epoch,
+                partition.leader_epoch,
+                tuple(known),
+            )
+        )

@@ -1,0 +1,217 @@
+"""Watches the order of durability: what a power loss would leave at the moments that depend on it.
+
+A loss of power shows a wrong order only if it strikes between two operations. These rules hold at
+every moment, so that they need none; what is durable is read from the simulated disks, past the
+nodes:
+
+- The high watermark of the metadata log passes only a record of its leader's own epoch that a
+  majority of the voters has on disk (Raft, 5.4.2; KIP-595).
+- What is below a log's recovery point is on disk as it is in the log: a start does not read it.
+- Nothing is appended below the recovery point: it is lowered before (LogManager.truncateTo).
+- A segment, a snapshot of producers or of metadata gets its name once its content is on disk.
+"""
+
+from collections.abc import Callable, Iterator
+from functools import lru_cache, partial
+from typing import Any, NamedTuple
+
+from ottla.host.kraft.quorum_storage import METADATA_DIR
+from ottla.log import names
+from ottla.log.dirs.checkpoint_limits import decode_limits, limits_number
+from ottla.log.dirs.checkpoints import MalformedFile, TopicPartition, decode_offsets
+from ottla.log.partition_log import PartitionLog
+from ottla.raft.snapshots import SUFFIX as METADATA_SNAPSHOT
+from ottla.records.batch import BatchHeader, iter_headers
+from ottla.records.errors import RecordsError
+from ottla.testing.history.history import History
+from ottla.testing.history.nodes import DURABILITY, RuleBroken
+from ottla.testing.sim import Sim
+from ottla.testing.sim.disk import SimDisk
+from ottla.testing.sim.watch import observations as seen
+
+NAMED_DURABLE = (names.LOG, names.LOG + names.SWAP, names.SNAPSHOT, METADATA_SNAPSHOT)
+"""The ends of names that only files get whose content is on disk."""
+
+
+class _Batch(NamedTuple):
+    base_offset: int
+    last_offset: int
+    epoch: int
+    end: int
+    """Its end in the file, in bytes."""
+
+
+class DurableLog:
+    """The batches of a voter's metadata log that a loss of power leaves for certain."""
+
+    def __init__(self, disk: SimDisk, directory: str) -> None:
+        self._disk = disk
+        self._directory = directory
+        self._read: dict[int, tuple[bytes, list[_Batch]]] = {}
+        """By base offset, what was read last of a segment, and its batches."""
+
+    def epoch_of(self, offset: int) -> int | None:
+        """Return the epoch of the record at an offset; None = it is not durable."""
+        segments = _segments(self._disk.durable_files_in(self._directory))
+        base = max((each for each in segments if each <= offset), default=None)
+        if base is None:
+            return None
+        for batch in reversed(self._batches(base, segments[base])):
+            if batch.base_offset <= offset:
+                return batch.epoch if offset <= batch.last_offset else None
+        return None
+
+    def _batches(self, base: int, data: bytes) -> list[_Batch]:
+        before, batches = self._read.get(base, (b"", []))
+        if data is not before:
+            while batches and data[: batches[-1].end] != before[: batches[-1].end]:
+                batches.pop()
+            for end, header in _headers(data, batches[-1].end if batches else 0):
+                batches.append(
+                    _Batch(
+                        header.base_offset, header.last_offset, header.partition_leader_epoch, end
+                    )
+                )
+            self._read[base] = (data, batches)
+        return batches
+
+
+class DurabilityWatch:
+    """Writes the rules that were broken into a history."""
+
+    def __init__(self, sim: Sim, history: History) -> None:
+        self._sim = sim
+        self._history = history
+        self._voters = {
+            node.id: DurableLog(node.disk, f"{node.config.metadata_log_dir}/{METADATA_DIR}")
+            for node in sim.nodes.values()
+            if node.is_controller and sim.zookeeper is None
+        }
+        self._recovery_points: dict[tuple[int, str], dict[TopicPartition, int]] = {}
+        """As they were written last, by node and log directory."""
+        for node in sim.nodes.values():
+            node.disk.on_named = partial(self._named, node.id, node.disk)
+        sim.observe(self._observe)
+
+    def _observe(self, observation: seen.Observation) -> None:
+        match observation:
+            case seen.MetadataHighWatermarkMoved():
+                self._committed(observation)
+            case seen.LogOpened():
+                self._follow(observation.node, observation.log)
+
+    def _broken(self, node: int, reason: str) -> None:
+        self._history.rules_broken.append(
+            RuleBroken(DURABILITY, None, node, reason, self._sim.now_ms)
+        )
+
+    # -- metadata ------------------------------------------------------------------------------
+
+    def _committed(self, moved: seen.MetadataHighWatermarkMoved) -> None:
+        last = moved.offset - 1
+        holders = [node for node, log in self._voters.items() if log.epoch_of(last) == moved.epoch]
+        if len(holders) <= len(self._voters) // 2:
+            self._broken(
+                moved.node,
+                f"committed metadata offset {last} in epoch {moved.epoch}, which of the voters "
+                f"{sorted(self._voters)} only {holders} have in that epoch on disk",
+            )
+
+    # -- logs ----------------------------------------------------------------------------------
+
+    def _follow(self, node: int, log: PartitionLog) -> None:
+        """Check where the log ends before each append. The product has no hook for it."""
+        disk = self._sim.nodes[node].disk
+
+        def checked(append: Callable[..., Any]) -> Callable[..., Any]:
+            def checked_append(*given: Any, **named: Any) -> Any:
+                end = log.log_end_offset
+                point = _recovery_point(disk, log.directory, end)
+                if point > end:
+                    text = f"appends to {log.directory} at {end}, below its recovery point {point}"
+                    self._broken(node, text)
+                return append(*given, **named)
+
+            return checked_append
+
+        watched: Any = log
+        watched.append_as_leader = checked(log.append_as_leader)
+        watched.append_as_follower = checked(log.append_as_follower)
+
+    def _named(self, node: int, disk: SimDisk, path: str) -> None:
+        if path.endswith(NAMED_DURABLE) and not disk.is_durable(path):
+            self._broken(node, f"named {path}, whose content is not on disk")
+        directory, _, name = path.rpartition("/")
+        if name == names.RECOVERY_POINTS:
+            self._recovery_points_written(node, disk, directory)
+
+    def _recovery_points_written(self, node: int, disk: SimDisk, log_dir: str) -> None:
+        written = _offsets(bytes(disk.data_of(f"{log_dir}/{names.RECOVERY_POINTS}")))
+        before = self._recovery_points.get((node, log_dir), {})
+        self._recovery_points[node, log_dir] = dict(written)
+        for key, point in written.items():
+            if point > before.get(key, 0):
+                directory = f"{log_dir}/{names.partition_dir_name(*key)}"
+                point = _recovery_point(disk, directory, 0)
+                for segment in _unlike_on_disk(disk, directory, point):
+                    self._broken(
+                        node, f"has the recovery point {point} and not on disk what {segment} holds"
+                    )
+
+
+def _recovery_point(disk: SimDisk, directory: str, least: int) -> int:
+    """Return where a start would begin to read a log; any lower one where it is up to `least`."""
+    log_dir, _, name = directory.rpartition("/")
+    parsed = names.parse_partition_dir_name(name)
+    if parsed is None or parsed.kind is not names.PartitionDirKind.LIVE:
+        return 0
+    written = _offsets(bytes(disk.data_of(f"{log_dir}/{names.RECOVERY_POINTS}")))
+    point = written.get((parsed.topic, parsed.partition), 0)
+    if point <= least:
+        return point
+    files = disk.durable_files_in(directory)
+    if names.STALE_CHECKPOINTS in files:
+        return 0
+    limits = (decode_limits(files[each]) for each in files if limits_number(each) is not None)
+    return min((each.recovery_point for each in limits), default=point)
+
+
+@lru_cache(maxsize=256)
+def _offsets(data: bytes) -> dict[TopicPartition, int]:
+    try:
+        return decode_offsets(data)
+    except MalformedFile:
+        return {}
+
+
+def _unlike_on_disk(disk: SimDisk, directory: str, point: int) -> Iterator[str]:
+    """Yield the segments that differ on disk from what the log has below its recovery point."""
+    segments = _segments(disk.files_in(directory))
+    bases = sorted(segments)
+    for base, next_base in zip(bases, (*bases, None)[1:], strict=True):
+        if base >= point:
+            return
+        name = names.segment_name(base, names.LOG)
+        data, on_disk = segments[base], disk.durable_data_of(f"{directory}/{name}")
+        if next_base is None or next_base > point:
+            size = max(
+                (end for end, header in _headers(data) if header.base_offset < point), default=0
+            )
+            data, on_disk = data[:size], on_disk[:size]
+        if data != on_disk:
+            yield f"{directory}/{name}"
+
+
+def _segments(files: dict[str, bytes]) -> dict[int, bytes]:
+    """Return the content of the segments among the files, by base offset."""
+    parsed = ((names.parse_segment_name(name), data) for name, data in files.items())
+    return {name[0]: data for name, data in parsed if name is not None and name[1] == names.LOG}
+
+
+def _headers(data: bytes, position: int = 0) -> Iterator[tuple[int, BatchHeader]]:
+    """Yield the end and the header of each whole batch."""
+    try:
+        for at, header in iter_headers(data, position, allow_partial=True):
+            yield at + header.size_in_bytes, header
+    except RecordsError:
+        return

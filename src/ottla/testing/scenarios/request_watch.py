@@ -1,0 +1,249 @@
+"""Watches the requests between nodes, and what controllers and brokers make of them.
+
+- A broker is unfenced only once a heartbeat has asked for it and said that it knows of its
+  registration.
+- A registration after a stop that was not clean leaves the broker in no ISR and no ELR (KIP-966).
+- A replica joins an ISR only by an AlterPartition that names the partition epoch, and the leader
+  epoch, that the partition has then (KIP-497).
+- A voter votes only for a candidate whose log is not behind its own (Raft, 5.4.1; KIP-595).
+- Over ZooKeeper: a request of a former controller, or to a former registration of the broker, is
+  refused (KIP-380).
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeVar
+
+from ottla.base.ids import Uuid
+from ottla.metadata.brokers import BrokerImage
+from ottla.metadata.image import ClusterImage, PartitionImage
+from ottla.testing.history.history import History
+from ottla.testing.history.nodes import FENCING, RuleBroken, Unfenced
+from ottla.testing.history.topics import TopicPartition
+from ottla.testing.sim import Sim
+from ottla.testing.sim.watch import observations as seen
+from ottla.wire.codec import decode
+from ottla.wire.frames import RequestHeader, decode_request_header, decode_response
+from ottla.wire.messages.alter_partition import AlterPartitionRequest
+from ottla.wire.messages.broker_heartbeat import BrokerHeartbeatRequest
+from ottla.wire.messages.broker_registration import BrokerRegistrationRequest
+from ottla.wire.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
+from ottla.wire.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
+from ottla.wire.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
+from ottla.wire.messages.vote import VoteRequest, VoteResponse
+
+T = TypeVar("T")
+
+VOTE, ALTER_PARTITION, BROKER_REGISTRATION, BROKER_HEARTBEAT = 52, 56, 62, 63
+FROM_CONTROLLER: dict[int, tuple[type[Any], type[Any]]] = {
+    4: (LeaderAndIsrRequest, LeaderAndIsrResponse),
+    5: (StopReplicaRequest, StopReplicaResponse),
+    6: (UpdateMetadataRequest, UpdateMetadataResponse),
+}
+"""What a controller sends to brokers over ZooKeeper, by API key."""
+
+Check = Callable[[bytes], None]
+"""Checks a response when it arrives."""
+
+
+class RequestedIsr(NamedTuple):
+    """An ISR that a leader has requested, and the epochs that its request names."""
+
+    leader_epoch: int
+    partition_epoch: int
+    isr: frozenset[int]
+
+
+class RequestWatch:
+    """Writes what does not fit the requests into a history."""
+
+    def __init__(self, sim: Sim, history: History) -> None:
+        self._sim = sim
+        self._history = history
+        self._ready: set[tuple[int, int]] = set()
+        """Brokers and their epochs that have asked to be unfenced."""
+        self._previous_epochs: dict[Uuid, set[int]] = {}
+        """By incarnation id, what its registrations name as the epoch of the last clean stop."""
+        self._epochs: dict[int, int] = {}
+        """The epoch under which each broker is registered."""
+        self._active: dict[int, int] = {}
+        """The last epoch in which each broker was unfenced."""
+        self._requested: dict[TopicPartition, set[RequestedIsr]] = {}
+        self._states: dict[TopicPartition, PartitionImage] = {}
+        self._from_controllers = ControllerRequests(sim, self._broken)
+        self._awaited: dict[tuple[int, int], Check] = {}
+        """By connection and correlation id, of the requests whose responses are checked."""
+        sim.observe(self._observe)
+        sim.net.observe(self._frame)
+
+    def _broken(self, partition: TopicPartition | None, node: int, reason: str) -> None:
+        self._history.rules_broken.append(
+            RuleBroken(FENCING, partition, node, reason, self._sim.now_ms)
+        )
+
+    def _observe(self, observation: seen.Observation) -> None:
+        match observation:
+            case seen.ImagePublished():
+                if self._sim.zookeeper is None:
+                    self._look_at_brokers(observation.image)
+            case seen.PartitionSet():
+                key = (observation.topic_id, observation.partition)
+                self._look_at_isr(key, observation.state)
+
+    # -- requests ------------------------------------------------------------------------------
+
+    def _frame(self, what: str, _source: int, target: int, frame: bytes) -> None:
+        """Note a request that arrives. A redelivered one may arrive first."""
+        connection = self._sim.net.arriving_on
+        if what == "response":
+            check = self._awaited.pop((connection, int.from_bytes(frame[4:8], "big")), None)
+            if check is not None:
+                check(frame)
+            return
+        key = int.from_bytes(frame[4:6], "big")
+        if what == "request" and (key == VOTE or key in FROM_CONTROLLER):
+            header, _ = decode_request_header(memoryview(frame)[4:])
+            arrived = self._vote_requested if key == VOTE else self._from_controllers.arrived
+            check = arrived(target, header, frame)
+            if check is not None:
+                self._awaited[connection, header.correlation_id] = check
+        elif key == ALTER_PARTITION:
+            self._isr_requested(_request(AlterPartitionRequest, frame))
+        elif key == BROKER_REGISTRATION:
+            registration = _request(BrokerRegistrationRequest, frame)
+            named = self._previous_epochs.setdefault(registration.incarnation_id, set())
+            named.add(registration.previous_broker_epoch)
+        elif key == BROKER_HEARTBEAT:
+            report = _request(BrokerHeartbeatRequest, frame)
+            if not report.want_fence and report.current_metadata_offset >= report.broker_epoch:
+                self._ready.add((report.broker_id, report.broker_epoch))
+
+    def _vote_requested(self, voter: int, header: RequestHeader, frame: bytes) -> Check | None:
+        """Return what checks the vote, if the candidate's log is behind that of the voter."""
+        log_end = self._sim.nodes[voter].metadata_log_end
+        (asked,) = _request(VoteRequest, frame).topics[0].partitions
+        if log_end is None or (asked.last_offset_epoch, asked.last_offset) >= log_end.rank:
+            return None
+
+        def check(response_frame: bytes) -> None:
+            _, response = decode_response(
+                VoteResponse, memoryview(response_frame)[4:], header.api_version
+            )
+            if any(each.vote_granted for topic in response.topics for each in topic.partitions):
+                self._broken(
+                    None,
+                    voter,
+                    f"votes for {asked.replica_id} in epoch {asked.replica_epoch}, whose log ends "
+                    f"at {asked.last_offset} of epoch {asked.last_offset_epoch}; its own ends at "
+                    f"{log_end.offset} of epoch {log_end.epoch}",
+                )
+
+        return check
+
+    def _isr_requested(self, request: AlterPartitionRequest) -> None:
+        for topic in request.topics:
+            for each in topic.partitions:
+                members = [state.broker_id for state in each.new_isr_with_epochs] or each.new_isr
+                wanted = RequestedIsr(each.leader_epoch, each.partition_epoch, frozenset(members))
+                key = (topic.topic_id, each.partition_index)
+                self._requested.setdefault(key, set()).add(wanted)
+
+    # -- decisions -----------------------------------------------------------------------------
+
+    def _look_at_brokers(self, image: ClusterImage) -> None:
+        for broker in image.brokers.values():
+            if broker.active and self._active.get(broker.id, -1) < broker.epoch:
+                self._active[broker.id] = broker.epoch
+                requested = (broker.id, broker.epoch) in self._ready
+                self._history.unfenced_brokers.append(
+                    Unfenced(broker.id, broker.epoch, requested, self._sim.now_ms)
+                )
+            before = self._epochs.get(broker.id, -1)
+            if broker.epoch > before:
+                self._epochs[broker.id] = broker.epoch
+                self._registered(before, broker, image)
+
+    def _registered(self, before: int, broker: BrokerImage, image: ClusterImage) -> None:
+        """Check what a broker is for the partitions, before it is unfenced in this epoch."""
+        named = self._previous_epochs.get(broker.incarnation_id, set())
+        # A registration between the two may have passed unseen.
+        if before in named or max(named, default=-1) > before or not broker.fenced:
+            return
+        for topic in image.topics:
+            for number, state in topic.in_order():
+                if broker.id in (*state.isr, *state.elr):
+                    self._broken(
+                        (topic.id, number),
+                        broker.id,
+                        f"is in sync, or eligible, in its new epoch {broker.epoch}, whose "
+                        f"registration does not name the one before it, {before}",
+                    )
+
+    def _look_at_isr(self, key: TopicPartition, state: PartitionImage) -> None:
+        before = self._states.get(key)
+        self._states[key] = state
+        if (
+            before is None
+            or state.leader_epoch != before.leader_epoch
+            or state.partition_epoch != before.partition_epoch + 1
+        ):
+            return
+        joined = set(state.isr) - set(before.isr)
+        if joined and not any(
+            each.leader_epoch == before.leader_epoch
+            and each.partition_epoch == before.partition_epoch
+            and joined <= each.isr
+            for each in self._requested.get(key, ())
+        ):
+            self._broken(
+                key,
+                state.leader,
+                f"got {sorted(joined)} into the ISR at partition epoch {state.partition_epoch} "
+                f"without a request of epoch {before.partition_epoch}",
+            )
+
+
+class ControllerRequests:
+    """Checks what brokers answer to requests of former controllers, or to former registrations."""
+
+    def __init__(self, sim: Sim, broken: Callable[[None, int, str], None]) -> None:
+        self._sim = sim
+        self._broken = broken
+        self._newest: dict[tuple[int, int], tuple[int, int]] = {}
+        """By broker and incarnation: the largest controller epoch, and broker epoch."""
+
+    def arrived(self, target: int, header: RequestHeader, frame: bytes) -> Check | None:
+        """Note a request that arrives; return what checks the response where it is stale."""
+        node = self._sim.nodes[target]
+        if node.broker is None:
+            return None
+        request_type, response_type = FROM_CONTROLLER[header.api_key]
+        request: Any = _request(request_type, frame)
+        place = (target, node.incarnation)
+        controller_epoch, broker_epoch = self._newest.get(place, (-1, -1))
+        broker_epoch = max(broker_epoch, node.broker.epoch)
+        if -1 != request.broker_epoch < broker_epoch:
+            stale = f"the broker epoch {request.broker_epoch} though it has {broker_epoch}"
+        elif request.controller_epoch < controller_epoch:
+            stale = (
+                f"the controller epoch {request.controller_epoch} though it knows "
+                f"{controller_epoch}"
+            )
+        else:
+            newest_epoch = max(request.broker_epoch, broker_epoch)
+            self._newest[place] = (request.controller_epoch, newest_epoch)
+            return None
+
+        def check(response_frame: bytes) -> None:
+            response: Any
+            _, response = decode_response(
+                response_type, memoryview(response_frame)[4:], header.api_version
+            )
+            if response.error_code == 0:
+                self._broken(None, target, f"took {request_type.__name__[:-7]} with {stale}")
+
+        return check
+
+
+def _request(message: type[T], frame: bytes) -> T:
+    header, body_at = decode_request_header(memoryview(frame)[4:])
+    return decode(message, memoryview(frame)[4 + body_at :], header.api_version, lenient=True)

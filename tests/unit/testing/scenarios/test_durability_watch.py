@@ -1,0 +1,175 @@
+"""What a power loss would leave is read from the disk, and what breaks the order of durability is
+found there.
+
+Method: logs written by hand to a simulated disk, synced in part.
+"""
+
+import pytest
+
+from ottla.log import names
+from ottla.log.dirs.checkpoint_limits import NOTHING_CHECKPOINTED, write_limits
+from ottla.log.dirs.checkpoints import encode_offsets
+from ottla.records.builder import encode_batch
+from ottla.testing.history.history import History
+from ottla.testing.scenarios.durability_watch import DurabilityWatch, DurableLog
+from ottla.testing.sim import Sim
+from ottla.testing.sim.disk import SimDisk, SimFile
+from ottla.testing.sim.watch.observations import MetadataHighWatermarkMoved
+
+DIRECTORY = "/data/t-0"
+
+
+def batch(offset: int, epoch: int, count: int = 1) -> bytes:
+    return encode_batch([(None, b"value", (), 7)] * count, base_offset=offset, leader_epoch=epoch)
+
+
+def segment(disk: SimDisk, base: int) -> SimFile:
+    file = disk.open(f"{DIRECTORY}/{names.segment_name(base, names.LOG)}", create=True)
+    assert isinstance(file, SimFile)
+    disk.sync_dir(DIRECTORY)
+    return file
+
+
+@pytest.fixture
+def disk() -> SimDisk:
+    disk = SimDisk()
+    disk.mkdir(DIRECTORY)
+    disk.settle()
+    return disk
+
+
+# -- what is on disk -----------------------------------------------------------------------------
+
+
+def test_only_what_is_synced_is_durable(disk: SimDisk) -> None:
+    log = DurableLog(disk, DIRECTORY)
+    assert log.epoch_of(0) is None
+    first = segment(disk, 0)
+    first.append([batch(0, 1), batch(1, 1, count=3)])
+    assert log.epoch_of(0) is None
+    first.sync()
+    assert [log.epoch_of(each) for each in range(5)] == [1, 1, 1, 1, None]
+    second = segment(disk, 4)
+    second.append([batch(4, 2)])
+    second.sync()
+    second.append([batch(5, 3)])
+    assert [log.epoch_of(each) for each in (3, 4, 5)] == [1, 2, None]
+
+
+def test_records_that_replace_others_are_read_anew(disk: SimDisk) -> None:
+    log, file = DurableLog(disk, DIRECTORY), segment(disk, 0)
+    file.append([batch(0, 1), batch(1, 1)])
+    file.sync()
+    assert log.epoch_of(1) == 1
+    file.truncate(len(batch(0, 1)))
+    file.append([batch(1, 2)])
+    assert log.epoch_of(1) == 1, "the cut is not synced"
+    file.sync()
+    assert [log.epoch_of(each) for each in (0, 1)] == [1, 2]
+
+
+# -- the metadata log ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("held", "broken"),
+    [((4, 4, None), False), ((4, 4, 3), False), ((4, 3, 3), True), ((4, None, None), True)],
+)
+def test_a_majority_has_what_is_committed(held: tuple[int | None, ...], broken: bool) -> None:
+    """In the leader's epoch: what counts only in a former one may still be replaced."""
+    sim, history = Sim(1, brokers=1, controllers=3), History()
+    watch = DurabilityWatch(sim, history)
+    for log, epoch in zip(watch._voters.values(), held, strict=True):
+        disk = SimDisk()
+        disk.mkdir(DIRECTORY)
+        disk.settle()
+        log._disk, log._directory = disk, DIRECTORY
+        if epoch is not None:
+            file = segment(disk, 0)
+            file.append([batch(0, epoch)])
+            file.sync()
+    sim.notify(MetadataHighWatermarkMoved(7, 1, 1, epoch=4, offset=1))
+    assert bool(history.rules_broken) is broken
+
+
+# -- logs ----------------------------------------------------------------------------------------
+
+
+def watched(disk: SimDisk) -> History:
+    """Return the history that a node's disk writes to."""
+    sim, history = Sim(1, brokers=1, controllers=1), History()
+    node = next(each for each in sim.nodes.values() if each.is_broker)
+    node.disk = disk
+    DurabilityWatch(sim, history)
+    return history
+
+
+def checkpoint(disk: SimDisk, offset: int) -> None:
+    disk.write_atomic(f"/data/{names.RECOVERY_POINTS}", encode_offsets({("t", 0): offset}))
+
+
+def test_what_is_below_the_recovery_point_is_on_disk(disk: SimDisk) -> None:
+    history = watched(disk)
+    first, second = segment(disk, 0), segment(disk, 2)
+    first.append([batch(0, 1), batch(1, 1)])
+    second.append([batch(2, 1), batch(3, 1)])
+    first.sync()
+    checkpoint(disk, 2)
+    second.sync()
+    second.append([batch(4, 1)])
+    checkpoint(disk, 4)
+    assert history.rules_broken == []
+    checkpoint(disk, 5)
+    (broken,) = history.rules_broken
+    assert broken.reason.endswith(f"{names.segment_name(2, names.LOG)} holds")
+
+
+def test_an_entry_of_a_log_without_segments_says_nothing(disk: SimDisk) -> None:
+    history = watched(disk)
+    checkpoint(disk, 5)
+    assert history.rules_broken == []
+
+
+def test_a_cut_that_is_not_on_disk_is_found(disk: SimDisk) -> None:
+    history = watched(disk)
+    first, second = segment(disk, 0), segment(disk, 1)
+    first.append([batch(0, 1), batch(1, 1)])
+    first.sync()
+    first.truncate(len(batch(0, 1)))
+    second.append([batch(1, 2)])
+    second.sync()
+    checkpoint(disk, 2)
+    (broken,) = history.rules_broken
+    assert names.segment_name(0, names.LOG) in broken.reason
+
+
+@pytest.mark.parametrize("marker", ["limits", "former"])
+def test_an_entry_that_does_not_count_promises_nothing(disk: SimDisk, marker: str) -> None:
+    history = watched(disk)
+    segment(disk, 0).append([batch(0, 1)])
+    if marker == "limits":
+        write_limits(disk, DIRECTORY, 1, NOTHING_CHECKPOINTED)
+    else:
+        disk.write_atomic(f"{DIRECTORY}/{names.STALE_CHECKPOINTS}", b"")
+    checkpoint(disk, 1)
+    assert history.rules_broken == []
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "00000000000000000000.log",
+        "00000000000000000000.log.swap",
+        "00000000000000000000.snapshot",
+        "00000000000000000005-0000000002.checkpoint",
+    ],
+)
+@pytest.mark.parametrize("synced", [False, True])
+def test_a_file_gets_its_name_once_it_is_on_disk(disk: SimDisk, name: str, synced: bool) -> None:
+    history = watched(disk)
+    file = disk.open(f"{DIRECTORY}/part", create=True)
+    file.append([b"content"])
+    if synced:
+        file.sync()
+    disk.rename(f"{DIRECTORY}/part", f"{DIRECTORY}/{name}")
+    assert bool(history.rules_broken) is not synced

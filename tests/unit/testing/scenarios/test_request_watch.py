@@ -1,0 +1,261 @@
+"""What controllers and brokers make of requests is compared with what the requests say.
+
+Method: requests, responses and observations by hand.
+"""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from ottla.base.ids import Uuid
+from ottla.metadata.delta import replay
+from ottla.metadata.image import EMPTY, ClusterImage, PartitionImage
+from ottla.metadata.records import (
+    PartitionRecord,
+    RegisterBrokerRecord,
+    TopicRecord,
+)
+from ottla.testing.history.history import History
+from ottla.testing.scenarios.request_watch import RequestWatch
+from ottla.testing.sim import Sim
+from ottla.testing.sim.net import joined
+from ottla.testing.sim.watch.observations import ImagePublished, PartitionSet
+from ottla.wire.frames import encode_request, encode_response
+from ottla.wire.messages import alter_partition as alter
+from ottla.wire.messages import vote
+from ottla.wire.messages.broker_heartbeat import BrokerHeartbeatRequest
+from ottla.wire.messages.broker_registration import BrokerRegistrationRequest
+from ottla.wire.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
+
+CONTROLLER, BROKER = 9, 1
+TOPIC = Uuid(bytes(15) + b"\x09")
+PARTITION = PartitionImage(
+    replicas=(1, 2, 3), directories=(), isr=(1, 2), leader=1, leader_epoch=4, partition_epoch=7
+)
+
+
+class Bench:
+    """A watch of a cluster in which nothing happens by itself."""
+
+    def __init__(self, *, zookeeper: bool = False) -> None:
+        self.history = History()
+        self.sim = Sim(1, brokers=1, zookeeper=zookeeper)
+        RequestWatch(self.sim, self.history)
+
+    @property
+    def reasons(self) -> list[str]:
+        return [each.reason for each in self.history.rules_broken]
+
+    def send(self, request: object, version: int, *, number: int = 1, target: int = BROKER) -> None:
+        frame = encode_request(request, version, number, "test")
+        self.sim.net.frame_arrived("request", CONTROLLER, target, frame, connection=5)
+
+    def respond(
+        self, response: object, version: int, *, number: int = 1, source: int = BROKER
+    ) -> None:
+        frame = joined(encode_response(response, version, number))
+        self.sim.net.frame_arrived("response", source, CONTROLLER, frame, connection=5)
+
+    def set(self, state: PartitionImage) -> None:
+        self.sim.notify(PartitionSet(7, 70, "t", TOPIC, 0, state))
+
+    def publish(self, image: ClusterImage) -> None:
+        self.sim.notify(ImagePublished(7, CONTROLLER, 1, image))
+
+
+# -- AlterPartition ------------------------------------------------------------------------------
+
+
+def isr_request(leader_epoch: int, partition_epoch: int, *isr: int) -> alter.AlterPartitionRequest:
+    partition = alter.RequestPartitionData(
+        partition_index=0,
+        leader_epoch=leader_epoch,
+        new_isr_with_epochs=tuple(alter.BrokerState(broker_id=each) for each in isr),
+        partition_epoch=partition_epoch,
+    )
+    topic = alter.RequestTopicData(topic_id=TOPIC, partitions=(partition,))
+    return alter.AlterPartitionRequest(broker_id=BROKER, topics=(topic,))
+
+
+@pytest.mark.parametrize(
+    ("request_of", "is_stale"),
+    [
+        ((4, 7, 1, 2, 3), False),
+        ((4, 6, 1, 2, 3), True),
+        ((3, 7, 1, 2, 3), True),
+        ((4, 7, 1, 2), True),
+    ],
+)
+def test_a_replica_joins_by_a_request_of_the_present_epochs(
+    request_of: tuple[int, ...], is_stale: bool
+) -> None:
+    bench = Bench()
+    bench.set(PARTITION)
+    bench.send(isr_request(*request_of), 3)
+    bench.set(replace(PARTITION, isr=(1, 2, 3), partition_epoch=8))
+    assert bool(bench.reasons) is is_stale
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"isr": (1,), "partition_epoch": 8},
+        {"isr": (3,), "leader": 3, "leader_epoch": 5, "partition_epoch": 8},
+        {"isr": (1, 2, 3), "partition_epoch": 9},
+    ],
+    ids=["fewer", "another leader", "more than one change"],
+)
+def test_other_changes_need_no_request(change: dict[str, Any]) -> None:
+    bench = Bench()
+    bench.set(PARTITION)
+    bench.set(replace(PARTITION, **change))
+    assert bench.reasons == []
+
+
+# -- registrations -------------------------------------------------------------------------------
+
+
+def registered(epoch: int, *, isr: tuple[int, ...], fenced: bool = True) -> ClusterImage:
+    records = [
+        RegisterBrokerRecord(
+            broker_id=BROKER,
+            incarnation_id=incarnation(epoch),
+            broker_epoch=epoch,
+            end_points=(),
+            features=(),
+            rack=None,
+            fenced=fenced,
+        ),
+        TopicRecord(name="t", topic_id=TOPIC),
+        PartitionRecord(
+            partition_id=0, topic_id=TOPIC, replicas=(1, 2), isr=isr, leader=2, leader_epoch=1
+        ),
+    ]
+    return replay(EMPTY, records, offset=epoch + 2, epoch=1).image
+
+
+def incarnation(epoch: int) -> Uuid:
+    return Uuid(bytes(15) + bytes([epoch]))
+
+
+def registration(epoch: int, previous_epoch: int) -> BrokerRegistrationRequest:
+    return BrokerRegistrationRequest(
+        broker_id=BROKER,
+        cluster_id="c",
+        incarnation_id=incarnation(epoch),
+        listeners=(),
+        features=(),
+        rack=None,
+        previous_broker_epoch=previous_epoch,
+    )
+
+
+@pytest.mark.parametrize(
+    ("previous_epoch", "isr", "broken"),
+    [(10, (1, 2), False), (-1, (1, 2), True), (9, (1, 2), True), (-1, (2,), False)],
+)
+def test_a_broker_that_may_have_lost_records_is_in_no_isr(
+    previous_epoch: int, isr: tuple[int, ...], broken: bool
+) -> None:
+    bench = Bench()
+    bench.send(registration(10, -1), 4)
+    bench.publish(registered(10, isr=(2,)))
+    bench.send(registration(20, previous_epoch), 4)
+    bench.publish(registered(20, isr=isr))
+    assert bool(bench.reasons) is broken
+
+
+@pytest.mark.parametrize(
+    ("offset", "want_fence", "requested"), [(10, False, True), (10, True, False), (9, False, False)]
+)
+def test_a_broker_is_unfenced_once_it_asks_for_it_and_knows_its_registration(
+    offset: int, want_fence: bool, requested: bool
+) -> None:
+    bench = Bench()
+    heartbeat = BrokerHeartbeatRequest(
+        broker_id=BROKER,
+        broker_epoch=10,
+        current_metadata_offset=offset,
+        want_fence=want_fence,
+        want_shut_down=False,
+    )
+    bench.send(heartbeat, 1)
+    bench.publish(registered(10, isr=(2,), fenced=False))
+    (unfenced,) = bench.history.unfenced_brokers
+    assert unfenced.requested is requested
+
+
+# -- votes -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("behind", "granted", "broken"),
+    [(0, True, False), (1, False, False), (1, True, True)],
+    ids=["not behind", "refused", "behind"],
+)
+def test_a_voter_votes_for_no_log_that_is_behind_its_own(
+    behind: int, granted: bool, broken: bool
+) -> None:
+    bench = Bench()
+    bench.sim.run(ms=5_000)
+    voter = next(each for each in bench.sim.nodes.values() if each.is_controller)
+    log_end = voter.metadata_log_end
+    assert log_end is not None
+    asked = vote.RequestPartitionData(
+        partition_index=0,
+        replica_epoch=log_end.epoch + 1,
+        replica_id=CONTROLLER,
+        last_offset_epoch=log_end.epoch,
+        last_offset=log_end.offset - behind,
+    )
+    answered = vote.ResponsePartitionData(
+        partition_index=0,
+        error_code=0,
+        leader_id=-1,
+        leader_epoch=log_end.epoch + 1,
+        vote_granted=granted,
+    )
+    request = vote.VoteRequest(topics=(vote.RequestTopicData(topic_name="m", partitions=(asked,)),))
+    response = vote.VoteResponse(
+        error_code=0,
+        topics=(vote.ResponseTopicData(topic_name="m", partitions=(answered,)),),
+    )
+    bench.send(request, 2, target=voter.id)
+    bench.respond(response, 2, source=voter.id)
+    assert bool(bench.reasons) is broken
+
+
+# -- requests of controllers over ZooKeeper ------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("controller_epoch", "broker_epochs_older", "error", "broken"),
+    [
+        (3, 0, 0, False),
+        (2, 0, 11, False),
+        (2, 0, 0, True),
+        (3, 1, 77, False),
+        (3, 1, 0, True),
+    ],
+)
+def test_a_broker_refuses_what_is_of_former_epochs(
+    controller_epoch: int, broker_epochs_older: int, error: int, broken: bool
+) -> None:
+    bench = Bench(zookeeper=True)
+    bench.sim.run(ms=5_000)
+    broker = bench.sim.nodes[BROKER].broker
+    assert broker is not None
+
+    def order(epoch: int, broker_epoch: int) -> UpdateMetadataRequest:
+        return UpdateMetadataRequest(
+            controller_id=CONTROLLER,
+            controller_epoch=epoch,
+            broker_epoch=broker_epoch,
+            live_brokers=(),
+        )
+
+    bench.send(order(3, broker.epoch), 7, number=1)
+    bench.send(order(controller_epoch, broker.epoch - broker_epochs_older), 7, number=2)
+    bench.respond(UpdateMetadataResponse(error_code=error), 7, number=2)
+    assert bool(bench.reasons) is broken

@@ -31,12 +31,12 @@ SCENARIO = Scenario(
 
 
 @pytest.mark.forms(1)
-@pytest.mark.parametrize("seed", [2, 5])
+@pytest.mark.parametrize("seed", [3, 5])
 @pytest.mark.parametrize("zookeeper", [False, True], ids=["kraft", "zookeeper"])
 def test_every_deletion_ends_with_a_true_receipt(seed: int, zookeeper: bool) -> None:
     report = play_scenario(seed, replace(SCENARIO, zookeeper=zookeeper))
     assert report.is_proof, "\n".join(report.lines(full=True))
-    assert report.marks["deletion-finished"] >= 5
+    assert report.marks["deletion-finished"] >= 10
 
 
 def a_broker_sleeps(story: Story) -> Dialogue[None]:

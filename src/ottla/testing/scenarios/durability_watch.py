@@ -11,9 +11,9 @@ nodes:
 - A segment, a snapshot of producers or of metadata gets its name once its content is on disk.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import lru_cache, partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ottla.host.kraft.quorum_storage import METADATA_DIR
 from ottla.log import names
@@ -28,6 +28,7 @@ from ottla.testing.history.nodes import DURABILITY, RuleBroken
 from ottla.testing.sim import Sim
 from ottla.testing.sim.disk import SimDisk
 from ottla.testing.sim.watch import observations as seen
+from ottla.testing.sim.watch.log_watch import LogWatch
 
 NAMED_DURABLE = (names.LOG, names.LOG + names.SWAP, names.SNAPSHOT, METADATA_SNAPSHOT)
 """The ends of names that only files get whose content is on disk."""
@@ -79,7 +80,7 @@ class DurableLog:
 class DurabilityWatch:
     """Writes the rules that were broken into a history."""
 
-    def __init__(self, sim: Sim, history: History) -> None:
+    def __init__(self, sim: Sim, history: History, logs: LogWatch) -> None:
         self._sim = sim
         self._history = history
         self._voters = {
@@ -91,14 +92,12 @@ class DurabilityWatch:
         """As they were written last, by node and log directory."""
         for node in sim.nodes.values():
             node.disk.on_named = partial(self._named, node.id, node.disk)
+        logs.on_append = self._appends
         sim.observe(self._observe)
 
     def _observe(self, observation: seen.Observation) -> None:
-        match observation:
-            case seen.MetadataHighWatermarkMoved():
-                self._committed(observation)
-            case seen.LogOpened():
-                self._follow(observation.node, observation.log)
+        if isinstance(observation, seen.MetadataHighWatermarkMoved):
+            self._committed(observation)
 
     def _broken(self, node: int, reason: str) -> None:
         self._history.rules_broken.append(
@@ -119,24 +118,12 @@ class DurabilityWatch:
 
     # -- logs ----------------------------------------------------------------------------------
 
-    def _follow(self, node: int, log: PartitionLog) -> None:
-        """Check where the log ends before each append. The product has no hook for it."""
-        disk = self._sim.nodes[node].disk
-
-        def checked(append: Callable[..., Any]) -> Callable[..., Any]:
-            def checked_append(*given: Any, **named: Any) -> Any:
-                end = log.log_end_offset
-                point = _recovery_point(disk, log.directory, end)
-                if point > end:
-                    text = f"appends to {log.directory} at {end}, below its recovery point {point}"
-                    self._broken(node, text)
-                return append(*given, **named)
-
-            return checked_append
-
-        watched: Any = log
-        watched.append_as_leader = checked(log.append_as_leader)
-        watched.append_as_follower = checked(log.append_as_follower)
+    def _appends(self, node: int, log: PartitionLog) -> None:
+        end = log.log_end_offset
+        point = _recovery_point(self._sim.nodes[node].disk, log.directory, end)
+        if point > end:
+            text = f"appends to {log.directory} at {end}, below its recovery point {point}"
+            self._broken(node, text)
 
     def _named(self, node: int, disk: SimDisk, path: str) -> None:
         if path.endswith(NAMED_DURABLE) and not disk.is_durable(path):

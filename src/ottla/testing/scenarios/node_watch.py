@@ -112,7 +112,6 @@ class NodeWatch:
         self._epochs: dict[tuple[TopicPartition, int, int], tuple[int, int]] = {}
         self._equal: dict[int, tuple[ClusterImage, ClusterImage]] = {}
         """Of each node, the last image that was equal to the replayed one, and that one."""
-        self._states: dict[TopicPartition, PartitionImage] = {}
         self._leaders: dict[TopicPartition, dict[int, int]] = {}
         """By leader epoch."""
         sim.observe(self._observe)
@@ -136,7 +135,7 @@ class NodeWatch:
             case seen.MetadataCommitted():
                 self._replay.committed(observation.batch)
             case seen.PartitionSet():
-                self._look_at(observation.topic_id, observation.partition, observation.state)
+                self._look_at(observation)
             case seen.LeadershipBegan():
                 self._look_at_beginning(observation)
             case seen.DiskRefused():
@@ -187,15 +186,15 @@ class NodeWatch:
             for number, state in topic.in_order():
                 self._members(topic.id, number, state, replicas)
 
-    def _look_at(self, topic_id: Uuid, number: int, state: PartitionImage) -> None:
+    def _look_at(self, observation: seen.PartitionSet) -> None:
+        key = (observation.topic_id, observation.partition)
+        before, state = observation.before, observation.state
         replicas = self._replicas()
-        self._members(topic_id, number, state, replicas)
-        before = self._states.get((topic_id, number))
-        self._states[topic_id, number] = state
-        self._leaders.setdefault((topic_id, number), {})[state.leader_epoch] = state.leader
+        self._members(*key, state, replicas)
+        self._leaders.setdefault(key, {})[state.leader_epoch] = state.leader
         if before is not None and before.leader_epoch == state.leader_epoch:
             joined = set(state.isr) - set(before.isr)
-            self._newcomers((topic_id, number), state, joined, replicas)
+            self._newcomers(key, state, joined, replicas)
 
     def _replicas(self) -> Replicas:
         """Return the replicas of each broker whose current incarnation is registered."""

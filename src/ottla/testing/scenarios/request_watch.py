@@ -68,7 +68,6 @@ class RequestWatch:
         self._active: dict[int, int] = {}
         """The last epoch in which each broker was unfenced."""
         self._requested: dict[TopicPartition, set[RequestedIsr]] = {}
-        self._states: dict[TopicPartition, PartitionImage] = {}
         self._from_controllers = ControllerRequests(sim, self._broken)
         self._awaited: dict[tuple[int, int], Check] = {}
         """By connection and correlation id, of the requests whose responses are checked."""
@@ -86,8 +85,9 @@ class RequestWatch:
                 if self._sim.zookeeper is None:
                     self._look_at_brokers(observation.image)
             case seen.PartitionSet():
-                key = (observation.topic_id, observation.partition)
-                self._look_at_isr(key, observation.state)
+                if observation.before is not None:
+                    key = (observation.topic_id, observation.partition)
+                    self._look_at_isr(key, observation.before, observation.state)
 
     # -- requests ------------------------------------------------------------------------------
 
@@ -178,12 +178,11 @@ class RequestWatch:
                         f"registration does not name the one before it, {before}",
                     )
 
-    def _look_at_isr(self, key: TopicPartition, state: PartitionImage) -> None:
-        before = self._states.get(key)
-        self._states[key] = state
+    def _look_at_isr(
+        self, key: TopicPartition, before: PartitionImage, state: PartitionImage
+    ) -> None:
         if (
-            before is None
-            or state.leader_epoch != before.leader_epoch
+            state.leader_epoch != before.leader_epoch
             or state.partition_epoch != before.partition_epoch + 1
         ):
             return

@@ -154,9 +154,9 @@ class Run:
         recorder = Recorder(self.history, unclean=unclean, zookeeper=scenario.zookeeper)
         self.sim.observe(recorder.observe)
         self._nodes = NodeWatch(self.sim, self.history)
-        DurabilityWatch(self.sim, self.history)
         RequestWatch(self.sim, self.history)
         log_watch = LogWatch(self.sim, self.history.log_events.append)
+        DurabilityWatch(self.sim, self.history, log_watch)
         tier_watch = TierWatch(self.sim, self.history.tiers.events.append, log_watch)
         self._tiers = TierLogs(self.sim, tier_watch)
         self._tier_watch = tier_watch

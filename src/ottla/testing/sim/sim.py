@@ -327,7 +327,7 @@ class Sim:
         if old is not None:
             self.marks.update(marks_of_change(old, new))
         offset = self.image.position[0]
-        self.notify(PartitionSet(self.now_ms, offset, topic, topic_id, number, new))
+        self.notify(PartitionSet(self.now_ms, offset, topic, topic_id, number, old, new))
 
     def is_whole(self, node_id: int, *, since_incarnation: int) -> bool:
         """Tell whether a broker that lost data has caught up: it is in every ISR it belongs to."""

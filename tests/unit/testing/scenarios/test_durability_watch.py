@@ -14,6 +14,7 @@ from ottla.testing.history.history import History
 from ottla.testing.scenarios.durability_watch import DurabilityWatch, DurableLog
 from ottla.testing.sim import Sim
 from ottla.testing.sim.disk import SimDisk, SimFile
+from ottla.testing.sim.watch.log_watch import LogWatch
 from ottla.testing.sim.watch.observations import MetadataHighWatermarkMoved
 
 DIRECTORY = "/data/t-0"
@@ -78,7 +79,7 @@ def test_records_that_replace_others_are_read_anew(disk: SimDisk) -> None:
 def test_a_majority_has_what_is_committed(held: tuple[int | None, ...], broken: bool) -> None:
     """In the leader's epoch: what counts only in a former one may still be replaced."""
     sim, history = Sim(1, brokers=1, controllers=3), History()
-    watch = DurabilityWatch(sim, history)
+    watch = DurabilityWatch(sim, history, LogWatch(sim, history.log_events.append))
     for log, epoch in zip(watch._voters.values(), held, strict=True):
         disk = SimDisk()
         disk.mkdir(DIRECTORY)
@@ -100,7 +101,7 @@ def watched(disk: SimDisk) -> History:
     sim, history = Sim(1, brokers=1, controllers=1), History()
     node = next(each for each in sim.nodes.values() if each.is_broker)
     node.disk = disk
-    DurabilityWatch(sim, history)
+    DurabilityWatch(sim, history, LogWatch(sim, history.log_events.append))
     return history
 
 

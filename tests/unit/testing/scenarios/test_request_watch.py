@@ -57,8 +57,10 @@ class Bench:
         frame = joined(encode_response(response, version, number))
         self.sim.net.frame_arrived("response", source, CONTROLLER, frame, connection=5)
 
-    def set(self, state: PartitionImage) -> None:
-        self.sim.notify(PartitionSet(7, 70, "t", TOPIC, 0, state))
+    def change(self, **change: Any) -> None:
+        """Change `PARTITION`."""
+        after = replace(PARTITION, **change)
+        self.sim.notify(PartitionSet(7, 70, "t", TOPIC, 0, PARTITION, after))
 
     def publish(self, image: ClusterImage) -> None:
         self.sim.notify(ImagePublished(7, CONTROLLER, 1, image))
@@ -91,9 +93,8 @@ def test_a_replica_joins_by_a_request_of_the_present_epochs(
     request_of: tuple[int, ...], is_stale: bool
 ) -> None:
     bench = Bench()
-    bench.set(PARTITION)
     bench.send(isr_request(*request_of), 3)
-    bench.set(replace(PARTITION, isr=(1, 2, 3), partition_epoch=8))
+    bench.change(isr=(1, 2, 3), partition_epoch=8)
     assert bool(bench.reasons) is is_stale
 
 
@@ -108,8 +109,7 @@ def test_a_replica_joins_by_a_request_of_the_present_epochs(
 )
 def test_other_changes_need_no_request(change: dict[str, Any]) -> None:
     bench = Bench()
-    bench.set(PARTITION)
-    bench.set(replace(PARTITION, **change))
+    bench.change(**change)
     assert bench.reasons == []
 
 

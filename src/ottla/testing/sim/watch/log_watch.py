@@ -51,6 +51,8 @@ class LogWatch:
         self.why_not_expired = no_reason
         """Returns why a leader may not move the start of a log with remote storage from an offset
         to where it is now; None = it may. The last argument: its leader epochs before that."""
+        self.on_append: Callable[[int, PartitionLog], None] = lambda node, log: None
+        """Called with a node and one of its logs before each append."""
         self._logs: dict[tuple[int, Key], WatchedLog] = {}
         sim.observe(self._observe)
 
@@ -122,8 +124,8 @@ class WatchedLog:
                 StartMoved(self._key, self._node, starts[self._key], self._start, text, now_ms)
             )
         starts[self._key] = max(self._start, starts.get(self._key, 0))
-        self._wrap("append_as_leader", self._appended)
-        self._wrap("append_as_follower", self._appended)
+        self._wrap("append_as_leader", self._appended, before=self._appends)
+        self._wrap("append_as_follower", self._appended, before=self._appends)
         self._wrap("delete_records", self._records_deleted)
         self._wrap("advance_log_start", self._start_advanced, before=self._keep_epochs)
         self._wrap("expire_segments", self._retained, before=self._keep_segments)
@@ -258,6 +260,10 @@ class WatchedLog:
             if reason is not None:
                 self._moved(reason)
         self._records_deleted()
+
+    def _appends(self) -> None:
+        self.look()
+        self._watch.on_append(self._node, self.log)
 
     def _keep_epochs(self) -> None:
         self.look()

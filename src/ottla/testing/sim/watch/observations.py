@@ -36,13 +36,14 @@ class QuorumLed(NamedTuple):
 
 
 class PartitionSet(NamedTuple):
-    """A committed metadata record has changed a partition to `state`."""
+    """A committed metadata record has changed a partition to `state`; `before` None = it is new."""
 
     at_ms: int
     offset: int
     topic: str
     topic_id: Uuid
     partition: int
+    before: PartitionImage | None
     state: PartitionImage
 
 

@@ -161,7 +161,9 @@ class LogTruncation:
         if prefix.epochs is not None and not self.beginning.is_marked:
             self.beginning.write_marker(directory)
             self.beginning.marked()
-        owner.delete_segments(reversed(list(local.segments)))
+        # The newest one last: a process that is killed while their files go must not leave a log
+        # that ends before this one. Where it leaves none, the next start takes note.
+        owner.delete_segments(list(local.segments))
         self._producers.remove_all_snapshots()
         # Before the new segment is created: a power loss might keep its name and bring an old
         # segment, or the producers of an old snapshot, back beside it.

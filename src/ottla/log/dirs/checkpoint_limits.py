@@ -119,8 +119,8 @@ class LimitFiles:
         self.limits[number] = limits
 
     def remove(self, directory: str, numbers: Iterable[int]) -> None:
-        """Remove limits; the caller syncs the directory. Raises: OSError."""
-        for number in numbers:
+        """Remove limits, the oldest first; the caller syncs the directory. Raises: OSError."""
+        for number in sorted(numbers):
             if self.limits.pop(number, None) is not None:
                 remove_limits(self._disk, directory, number)
 

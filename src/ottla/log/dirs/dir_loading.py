@@ -25,7 +25,7 @@ from ottla.base.pending import Pending
 from ottla.base.ports import Disk
 from ottla.log import names
 from ottla.log.config import LogConfig
-from ottla.log.dirs.checkpoint_limits import limits_number, lowest
+from ottla.log.dirs.checkpoint_limits import NO_LIMITS, limits_number, lowest
 from ottla.log.dirs.checkpoints import MalformedFile, TopicPartition
 from ottla.log.dirs.log_dir import ALL_CHECKPOINTS, LogDir
 from ottla.log.dirs.partition_metadata import decode_partition_metadata, is_unwritten
@@ -370,7 +370,7 @@ class DirLoader:
         checkpointed = self._contents.entry(names.HIGH_WATERMARKS, key)
         # A truncation below it happens after an unclean election only; nothing was lost here.
         high_watermark = min(checkpointed, lowest(result.limits.values()).high_watermark)
-        if result.log_end_offset < high_watermark:
+        if result.log_end_offset < max(high_watermark, _start_of_truncated(result)):
             self.directory.note_below_high_watermark(partition_dir.name)
         log = self.directory.logs[key] = PartitionLog(
             self._ports,
@@ -402,6 +402,16 @@ class DirLoader:
                 )
         self._failed(self.directory, error)
         self.done.complete(None)
+
+
+def _start_of_truncated(found: LoadedLog) -> int:
+    """Return where a log was to start anew whose process was killed when no segment was left.
+
+    Its replica had all records up to there, or was not in sync. Else return 0.
+    """
+    limit = lowest(found.limits.values()).high_watermark
+    is_empty = not any(segment.size for segment in found.segments)
+    return limit if is_empty and limit < NO_LIMITS.high_watermark else 0
 
 
 def duplicates(directories: Iterable[LogDir]) -> list[tuple[TopicPartition, str, str]]:

@@ -157,7 +157,8 @@ def _recovery_point(disk: SimDisk, directory: str, least: int) -> int:
     if point <= least:
         return point
     files = disk.durable_files_in(directory)
-    if names.STALE_CHECKPOINTS in files:
+    # Without its id the directory is a stray, and no checkpoint entry is used for it.
+    if names.STALE_CHECKPOINTS in files or names.PARTITION_METADATA not in files:
         return 0
     limits = (decode_limits(files[each]) for each in files if limits_number(each) is not None)
     return min((each.recovery_point for each in limits), default=point)

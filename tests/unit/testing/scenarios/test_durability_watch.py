@@ -35,6 +35,7 @@ def segment(disk: SimDisk, base: int) -> SimFile:
 def disk() -> SimDisk:
     disk = SimDisk()
     disk.mkdir(DIRECTORY)
+    disk.write_atomic(f"{DIRECTORY}/{names.PARTITION_METADATA}", b"")
     disk.settle()
     return disk
 
@@ -144,14 +145,16 @@ def test_a_cut_that_is_not_on_disk_is_found(disk: SimDisk) -> None:
     assert names.segment_name(0, names.LOG) in broken.reason
 
 
-@pytest.mark.parametrize("marker", ["limits", "former"])
+@pytest.mark.parametrize("marker", ["limits", "former", "no id"])
 def test_an_entry_that_does_not_count_promises_nothing(disk: SimDisk, marker: str) -> None:
     history = watched(disk)
     segment(disk, 0).append([batch(0, 1)])
     if marker == "limits":
         write_limits(disk, DIRECTORY, 1, NOTHING_CHECKPOINTED)
-    else:
+    elif marker == "former":
         disk.write_atomic(f"{DIRECTORY}/{names.STALE_CHECKPOINTS}", b"")
+    else:
+        disk.remove(f"{DIRECTORY}/{names.PARTITION_METADATA}")
     checkpoint(disk, 1)
     assert history.rules_broken == []
 

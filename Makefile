@@ -92,6 +92,7 @@ check: $(STAMP)
 
 check-types: $(STAMP)
 	$(BIN)/mypy
+	MYPYPATH=src:.:benches $(BIN)/mypy benches/*.py
 
 check-style: $(STAMP)
 	$(BIN)/ruff check .

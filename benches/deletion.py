@@ -35,10 +35,10 @@ from deletion_seen import (
     create,
     delete,
     unregister,
-    until,
 )
 from ottla.client.connection import Connection
 from ottla.testing import Cluster
+from waiting import until
 
 FACTOR = 3
 STEPS = 5

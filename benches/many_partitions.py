@@ -134,7 +134,7 @@ class _Bench:
         self._dead = 0
 
     def resident_mb(self) -> float:
-        return sum(each.memory_info().rss for each in self._nodes.processes()) / 1e6
+        return float(sum(each.memory_info().rss for each in self._nodes.processes())) / 1e6
 
     def create(self) -> float:
         began = time.perf_counter()

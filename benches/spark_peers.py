@@ -89,7 +89,7 @@ class ReadyReader(DataSourceReader):
 def ready_batch(size_bytes: int, rows: int) -> pa.RecordBatch:
     """Return records as `fill` writes them."""
     value = b"x" * (size_bytes - 13)
-    columns: list[pa.Array] = [
+    columns: list[pa.Array[Any]] = [
         pa.array([b"key-%09d" % number for number in range(rows)], pa.binary()),
         pa.array([value] * rows, pa.binary()),
         pa.array(["topic"] * rows, pa.string()),

@@ -8,6 +8,7 @@ alternate and the best of each counts. Broker, Spark and consumer share the mach
 import time
 import uuid
 from collections.abc import Callable
+from functools import partial
 
 from confluent_kafka import Consumer, TopicPartition
 from rich.console import Console
@@ -72,7 +73,7 @@ def main(console: Console) -> None:
                     {
                         "full": full.write.format("noop").mode("overwrite").save,
                         "narrow": narrow.write.format("noop").mode("overwrite").save,
-                        "loop": lambda t=topic, n=count: consume(cluster.bootstrap, t, n),
+                        "loop": partial(consume, cluster.bootstrap, topic, count),
                     }
                 )
                 rates = {name: count / seconds for name, seconds in best.items()}

@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
 from threading import Event, Thread
+from typing import Any
 
 import psutil
 from confluent_kafka import Producer, TopicCollection, TopicPartition
@@ -193,6 +194,7 @@ def fetched_mb_per_s(server: Node, topic_id: Uuid, mb: int) -> tuple[float, floa
             part = answer.responses[0].partitions[0]
             assert part.error_code == 0, part.error_code
             data = part.records or b""
+            assert isinstance(data, bytes | memoryview), type(data)
             received += len(data)
             for _, header in iter_headers(data, allow_partial=True):
                 offset = max(offset, header.next_offset)
@@ -255,11 +257,11 @@ def copies_and_reads(console: Console) -> None:
             f"{ratio:.2f}",
             f"at least {target}: {met}",
         )
-    for name, remote, against in (
+    for name, *measured in (
         ("fetch, cold, CPU ms per MB", raw_cold, raw_local),
         ("fetch, warm, CPU ms per MB", raw_warm, raw_some),
     ):
-        costs = [median(cpu_ms for _, cpu_ms in each) for each in (remote, against)]
+        costs = [median(cpu_ms for _, cpu_ms in each) for each in measured]
         table.add_row(name, *(f"{each:.2f}" for each in costs), f"{costs[0] / costs[1]:.1f}")
     table.add_row("memory grown by reading, MB", f"{grown_mb:.0f}")
     console.print(table)
@@ -355,8 +357,8 @@ def start_with_many_segments(console: Console) -> None:
         topic_id = server.topic_id(topic)
         producer = Producer({"bootstrap.servers": server.bootstrap, "log_level": 0})
         for partition in range(TIERED_PARTITIONS):
-            rows = [{"value": b"x"}] * (each + 1)
-            assert producer.produce_batch(topic, rows, partition=partition) == len(rows)
+            messages = [{"value": b"x"}] * (each + 1)
+            assert producer.produce_batch(topic, messages, partition=partition) == len(messages)
             assert producer.flush(60) == 0  # All together would be more than its queue holds.
         until(lambda: METADATA_TOPIC in server.admin.list_topics(timeout=10).topics, within_s=60)
         cluster.stop(1)
@@ -416,15 +418,21 @@ def _write_metadata(data: Path, topic: str, topic_id: Uuid, each: int) -> int:
 
 def _metadata(topic: str, topic_id: Uuid, partition: int, each: int) -> Iterator[bytes]:
     """Yield the records of a partition's segments, of one offset each."""
-    common = {"topic": topic, "topic_id": topic_id, "partition": partition, "broker_id": 1}
-    copier = {"leader_epoch": 0, "tiered_epoch": 1, "event_timestamp_ms": 1}
-    yield encode(Fence(**common, **copier, state=1, floor=0))
+    common: dict[str, Any] = {
+        "topic": topic,
+        "topic_id": topic_id,
+        "partition": partition,
+        "broker_id": 1,
+        "leader_epoch": 0,
+        "tiered_epoch": 1,
+        "event_timestamp_ms": 1,
+    }
+    yield encode(Fence(**common, state=1, floor=0))
     for offset in range(each):
         segment_id = Uuid(uuid.uuid4().bytes)
         yield encode(
             SegmentMetadata(
                 **common,
-                **copier,
                 segment_id=segment_id,
                 start_offset=offset,
                 end_offset=offset,
@@ -435,9 +443,7 @@ def _metadata(topic: str, topic_id: Uuid, partition: int, each: int) -> Iterator
             )
         )
         yield encode(
-            SegmentUpdate(
-                **common, **copier, segment_id=segment_id, state=SegmentState.COPY_FINISHED
-            )
+            SegmentUpdate(**common, segment_id=segment_id, state=SegmentState.COPY_FINISHED)
         )
 
 

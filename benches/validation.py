@@ -13,8 +13,9 @@ from confluent_kafka import Producer, TopicPartition
 from rich.console import Console
 from rich.table import Table
 
+from clients import new_producer
 from servers import Server, ottla_node
-from throughput import MB, Run, measure, new_producer, new_topic
+from throughput import MB, Run, measure, new_topic
 
 ROUNDS = 5
 BATCH_MESSAGES = 1000
@@ -36,7 +37,7 @@ def sizes_of(size: int, mixed: bool) -> list[int]:
 def write(server: Server, size: int, total_mb: int, *, mixed: bool, codec: str) -> Run:
     """Produce so much to one partition, and wait for every acknowledgement."""
     topic = new_topic(server)
-    producer = new_producer(server)
+    producer = new_producer(server.bootstrap)
     if codec != "none":
         producer = Producer(
             {

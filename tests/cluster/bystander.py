@@ -1,6 +1,6 @@
 """Somebody who uses a broker as intended while it is attacked, and who must not notice."""
 
-import psutil  # type: ignore[import-untyped]
+import psutil
 
 from ottla.testing import Cluster
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import boto3  # type: ignore[import-untyped]
-import psutil  # type: ignore[import-untyped]
+import psutil
 from confluent_kafka import Consumer, Producer
 
 from ottla.base.errors import Error

@@ -8,7 +8,7 @@ cannot be given to one directory alone.
 
 import threading
 
-import psutil  # type: ignore[import-untyped]
+import psutil
 import pytest
 
 from ottla.testing import Cluster

@@ -7,7 +7,7 @@ again while the broker was dead. In the end all three replicas have every record
 
 import shutil
 
-import psutil  # type: ignore[import-untyped]
+import psutil
 import pytest
 
 from ottla.testing import Cluster

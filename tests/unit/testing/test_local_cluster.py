@@ -9,7 +9,7 @@ import subprocess
 from contextlib import ExitStack
 from pathlib import Path
 
-import psutil  # type: ignore[import-untyped]
+import psutil
 import pytest
 
 from ottla.metadata.properties import read_properties

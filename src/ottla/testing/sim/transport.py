@@ -153,7 +153,7 @@ class SimDialer:
 class CheckedChannel(Channel):
     """The product's channel, where a protocol error of the peer is a bug: both ends are ours."""
 
-    def _break(self, reason: str) -> None:
+    def _abort_connection(self, reason: str) -> None:
         raise AssertionError(reason)
 
 

@@ -35,6 +35,7 @@ class Server:
         self.refuses = False
         self.throttle_ms = 0
         self.answers_nothing = False
+        self.skew = 0
         self.parked: list[Callable[[], None]] = []
         self.connections: list[Connection] = []
         self.listener = SimListener(self.process, place, Listener.CLIENT, "PLAINTEXT", self.handle)
@@ -49,7 +50,7 @@ class Server:
         if self.refuses:
             raise CloseConnection("garbage")
         answer = encode_response(
-            ApiVersionsResponse(error_code=0, api_keys=()), 0, header.correlation_id
+            ApiVersionsResponse(error_code=0, api_keys=()), 0, header.correlation_id + self.skew
         )
         connection.throttle_ms = self.throttle_ms
         if self.answers_nothing:
@@ -138,6 +139,7 @@ def test_a_request_without_a_response_may_have_a_throttle() -> None:
         story.ask(link, timeout_ms=10_000)
     story.run(900)
     assert len(story.server.correlations) == 1
+    story.server.answers_nothing = True
     story.run(200)
     assert len(story.server.correlations) == 2
 
@@ -217,6 +219,15 @@ def test_a_machine_that_lost_power_sends_no_fin() -> None:
     assert story.answers == []
     story.run(1_100)
     assert story.errors == [Error.REQUEST_TIMED_OUT]
+
+
+def test_a_response_that_no_request_waits_for_is_a_bug() -> None:
+    """Both ends are the product's: outside the simulator the connection would end."""
+    story = Story()
+    story.server.skew = 1
+    story.ask(story.link())
+    with pytest.raises(AssertionError, match="unexpected correlation id"):
+        story.run(20)
 
 
 def test_a_missing_listener_is_retried_until_the_timeout() -> None:

@@ -2,8 +2,9 @@
 
 Members join, leave, crash, and come back as zombies. Their coordinators fail at critical moments:
 right after a commit or an assignment was acknowledged, cut off from their followers before that,
-and again just after a failover. After healing all members must be in stable groups that commit up
-to the end.
+and again just after a failover. Others move, while their processes go on: a preferred election
+makes another replica the coordinator, which is asked while it loads. After healing all members must
+be in stable groups that commit up to the end.
 """
 
 from collections import Counter
@@ -12,7 +13,7 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import TYPE_CHECKING
 
-from ottla.base.ids import OFFSETS_TOPIC
+from ottla.base.ids import NO_LEADER, OFFSETS_TOPIC
 from ottla.broker.groups.group_service import positive_hash
 from ottla.testing.history.history import History
 from ottla.testing.history.topics import Outcome
@@ -46,8 +47,8 @@ class GroupSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupsWorkload:
-    """What a seed draws. `change_ms`, `strike_ms`: the mean time between changes of members, or
-    faults of coordinators; 0 = none.
+    """What a seed draws. `change_ms`, `strike_ms`, `move_ms`: the mean time between changes of
+    members, faults of coordinators, or their moves; 0 = none.
     """
 
     groups: tuple[GroupSpec, ...] = ()
@@ -55,6 +56,7 @@ class GroupsWorkload:
     """The rack of each, empty = none."""
     change_ms: int = 6_000
     strike_ms: int = 15_000
+    move_ms: int = 0
     audit_ms: int = 2_500
     config: tuple[tuple[str, str], ...] = ()
 
@@ -84,6 +86,7 @@ def draw_groups(seed: int, *, faultless: bool = False) -> GroupsWorkload:
         seekers=tuple(_rack(random, with_racks) for _ in range(random.choice((0, 1, 1)))),
         change_ms=0 if faultless else random.choice((4_000, 8_000, 20_000)),
         strike_ms=0 if faultless else random.choice((0, 12_000, 25_000)),
+        move_ms=0 if faultless else Random(f"{seed}/coordinators").choice((0, 0, 6_000)),
         config=tuple(_config(random, with_racks)),
     )
 
@@ -180,6 +183,8 @@ class Groups:
             seeker.begin()
         if workload.groups and workload.strike_ms:
             story.run(self._strike())
+        if workload.groups and workload.move_ms:
+            story.run(self._move())
 
     def _add_member(self, group: str, number: int, config: MemberConfig) -> None:
         story = self._story
@@ -269,6 +274,33 @@ class Groups:
         node = sim.nodes.get(self._story.leader_of(OFFSETS_TOPIC, number))
         return node if node is not None and node.alive and not node.paused else None
 
+    def _move(self) -> Dialogue[None]:
+        """Elect other coordinators; ask them, and the ones before, from the first moment on."""
+        story, workload = self._story, self._workload
+        random = Random(f"{story.sim.seed}/coordinators move")
+        while not self._is_healed:
+            yield random.randrange(workload.move_ms // 2, 2 * workload.move_ms)
+            group = random.choice(workload.groups).name
+            topic = story.sim.image.topics.by_name(OFFSETS_TOPIC)
+            if topic is None or self._is_healed:
+                continue
+            number = positive_hash(group) % len(topic.partitions)
+            state = topic.partitions[number]
+            in_sync = [each for each in state.isr if each != state.leader]
+            if not in_sync or state.is_reassigning:
+                continue
+            target = random.choice(in_sync)
+            others = [each for each in state.replicas if each != target]
+            if state.replicas[0] != target:
+                yield from story.admin.reassign(OFFSETS_TOPIC, number, (target, *others))
+            self._commit_now(group)
+            yield random.randrange(20)
+            yield from story.admin.elect(OFFSETS_TOPIC, number)
+            story.sim.mark("coordinator-moved")
+            for _look in range(random.randrange(5, 30)):
+                self._ask_now(group, random.choice((target, target, state.leader)))
+                yield random.randrange(1, 8)
+
     def _strike(self) -> Dialogue[None]:
         random, workload = self._random, self._workload
         while not self._is_healed:
@@ -327,10 +359,10 @@ class Groups:
             if member.group == group:
                 member.commit_now()
 
-    def _ask_now(self, group: str) -> None:
+    def _ask_now(self, group: str, node: int = NO_LEADER) -> None:
         for auditor in self.auditors:
             if auditor.group == group:
-                auditor.ask_now()
+                auditor.ask_now(node)
 
     def _strike_in_turn(self, group: str) -> Dialogue[None]:
         """Let a commit reach one of two followers; fail over to that one, then to the other.

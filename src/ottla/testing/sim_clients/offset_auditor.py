@@ -3,6 +3,7 @@
 It is not a member: it also asks coordinators at times when no member would.
 """
 
+from ottla.base.ids import NO_LEADER
 from ottla.testing.sim_clients.client import Port, SimClient
 from ottla.testing.sim_clients.coordinator import BACKOFF_MS, Coordinator
 from ottla.testing.sim_clients.dialogue import Dialogue
@@ -30,8 +31,10 @@ class OffsetAuditor:
         """Start fetching."""
         self.client.run(self._work())
 
-    def ask_now(self) -> None:
-        """Fetch once more, now."""
+    def ask_now(self, node: int = NO_LEADER) -> None:
+        """Fetch once more, now; `node`: from this one, as if it was just looked up."""
+        if node != NO_LEADER:
+            self._coordinator.node = node
         self.client.run(self._ask())
 
     def stop(self) -> None:

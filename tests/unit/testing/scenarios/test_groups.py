@@ -3,9 +3,12 @@
 Method: many draws, which are played in tests/sim; a small cluster whose coordinators fail.
 """
 
+from dataclasses import replace
+
 import pytest
 
 from ottla.metadata.node_config import NodeConfig
+from ottla.testing.checkers.verdict import Verdict
 from ottla.testing.history.history import History
 from ottla.testing.scenarios import Dialogue, Scenario, Story, TopicSpec
 from ottla.testing.scenarios.groups import (
@@ -15,7 +18,7 @@ from ottla.testing.scenarios.groups import (
     draw_groups,
     figures_of,
 )
-from ottla.testing.scenarios.runner import Run
+from ottla.testing.scenarios.runner import Run, play_scenario
 from ottla.testing.scenarios.standard import draw_scenario
 from ottla.testing.sim.layout import layout, rack_of, zookeeper_layout
 from ottla.testing.sim_clients.group_member import MemberConfig
@@ -34,6 +37,7 @@ def test_most_seeds_have_groups_and_some_have_none() -> None:
     assert any(member.rack for member in members)
     assert any(len(member.topics) > 1 for member in members)
     assert any(each.seekers for each in drawn)
+    assert any(each.move_ms for each in drawn)
 
 
 def test_a_seed_draws_the_same_again() -> None:
@@ -43,7 +47,7 @@ def test_a_seed_draws_the_same_again() -> None:
 def test_nothing_happens_to_members_and_coordinators_without_faults() -> None:
     for seed in SEEDS:
         drawn = draw_groups(seed, faultless=True)
-        assert drawn == NO_GROUPS or (drawn.change_ms, drawn.strike_ms) == (0, 0)
+        assert drawn == NO_GROUPS or (drawn.change_ms, drawn.strike_ms, drawn.move_ms) == (0, 0, 0)
         assert drawn.groups == draw_groups(seed).groups
 
 
@@ -63,6 +67,7 @@ def test_a_history_without_groups_has_no_figures() -> None:
     assert figures_of(History()) == {}
 
 
+SMALL = {"offsets.load.buffer.size": "300", "group.min.session.timeout.ms": "1000"}
 STEADY = TopicSpec(name="steady", partitions=1, replication_factor=3)
 MEMBERS = (MemberConfig(topics=(STEADY.name,), reset=EARLIEST, session_ms=3_000),)
 STRUCK = GroupsWorkload(
@@ -85,3 +90,23 @@ def test_no_link_of_a_coordinator_is_cut_after_the_healing(seed: int) -> None:
     for _look in range(1_300):
         run.sim.run(ms=10)
         assert run.sim.net.cut == set()
+
+
+MOVED = replace(STRUCK, strike_ms=0, move_ms=3_000)
+
+
+@pytest.mark.parametrize("zookeeper", [False, True])
+def test_coordinators_move_and_are_asked_while_they_load(zookeeper: bool) -> None:
+    def story(story: Story) -> Dialogue[None]:
+        yield from story.create(STEADY)
+        story.produce(STEADY)
+        MOVED.begin(story, STEADY)
+
+    scenario = Scenario(
+        name="moved", story=story, combined=True, seconds=40, zookeeper=zookeeper, config=SMALL
+    )
+    report = play_scenario(3, scenario)
+    assert report.judgement.verdict is Verdict.TRUE
+    assert report.marks["coordinator-moved"] > 3
+    assert report.marks["told-coordinator-load-in-progress"] > 0
+    assert report.marks["told-not-coordinator"] > 0

@@ -457,7 +457,7 @@ def passes_over_equal_timestamps() -> Iterator[None]:
         yield
 
 
-OFFSETS = ("committed offset lost", "offsets logs differ")
+OFFSETS = ("committed offset lost", "offsets logs differ", "coordinator wrong")
 GENERATIONS = ("stale commit taken", "generation went back", "partition owned twice")
 LOOKUPS = ("timestamp lookup wrong",)
 

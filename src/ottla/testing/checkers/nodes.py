@@ -21,7 +21,13 @@
 from ottla.testing.checkers.promises import Promises
 from ottla.testing.checkers.records import Witness, name_of
 from ottla.testing.history.history import History
-from ottla.testing.history.nodes import DURABILITY, FENCING, REPLICATION, MemberSeen
+from ottla.testing.history.nodes import (
+    COORDINATION,
+    DURABILITY,
+    FENCING,
+    REPLICATION,
+    MemberSeen,
+)
 from ottla.testing.history.topics import TopicPartition
 
 HELD_GRACE_MS = 800
@@ -125,6 +131,11 @@ def order_of_durability_broken(history: History) -> list[Witness]:
 def stale_requests_taken(history: History) -> list[Witness]:
     """Return the decisions and changes that rest on a request of an older epoch."""
     return _broken(history, FENCING)
+
+
+def coordinators_wrong(history: History) -> list[Witness]:
+    """Return the responses of coordinators that their log, or its leader, does not bear out."""
+    return _broken(history, COORDINATION)
 
 
 def _broken(history: History, about: str) -> list[Witness]:

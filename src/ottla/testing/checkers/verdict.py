@@ -59,6 +59,7 @@ CHECKERS: Mapping[str, Checker] = MappingProxyType(
         "replication rules broken": checkers_nodes.replication_rules_broken,
         "order of durability broken": checkers_nodes.order_of_durability_broken,
         "stale request taken": checkers_nodes.stale_requests_taken,
+        "coordinator wrong": checkers_nodes.coordinators_wrong,
         "disk refused at start": checkers_nodes.disks_refused,
         "left over after calm": checkers_leftovers.left_over_after_calm,
         "committed offset lost": checkers_groups.committed_offsets_lost,

@@ -93,7 +93,8 @@ class Unfenced(NamedTuple):
     at_ms: int = 0
 
 
-REPLICATION, DURABILITY, FENCING = "replication", "durability", "fencing"
+REPLICATION, DURABILITY = "replication", "durability"
+FENCING, COORDINATION = "fencing", "coordination"
 """What a rule is about."""
 
 

@@ -5,7 +5,8 @@ every moment, so that they need none; what is durable is read from the simulated
 nodes:
 
 - The high watermark of the metadata log passes only a record of its leader's own epoch that a
-  majority of the voters has on disk (Raft, 5.4.2; KIP-595).
+  majority of the voters has on disk (Raft, 5.4.2; KIP-595). They have the same records before it,
+  too: a leader appends to no log that diverges from its own (Raft, 5.3).
 - What is below a log's recovery point is on disk as it is in the log: a start does not read it.
 - Nothing is appended below the recovery point: it is lowered before (LogManager.truncateTo).
 - A segment, a snapshot of producers or of metadata gets its name once its content is on disk.
@@ -13,6 +14,7 @@ nodes:
 
 from collections.abc import Iterator
 from functools import lru_cache, partial
+from itertools import islice
 from typing import NamedTuple
 
 from ottla.host.kraft.quorum_storage import METADATA_DIR
@@ -32,6 +34,10 @@ from ottla.testing.sim.watch.log_watch import LogWatch
 
 NAMED_DURABLE = (names.LOG, names.LOG + names.SWAP, names.SNAPSHOT, METADATA_SNAPSHOT)
 """The ends of names that only files get whose content is on disk."""
+
+
+COMPARED_BATCHES = 20
+"""How many batches of the metadata log are compared at each commit: logs diverge at their ends."""
 
 
 class _Batch(NamedTuple):
@@ -61,6 +67,19 @@ class DurableLog:
             if batch.base_offset <= offset:
                 return batch.epoch if offset <= batch.last_offset else None
         return None
+
+    def tail(self, offset: int) -> list[tuple[int, int]]:
+        """Return the last offset and the epoch of batches up to an offset, the newest first.
+
+        They are some of those in the newest segment.
+        """
+        segments = _segments(self._disk.durable_files_in(self._directory))
+        base = max((each for each in segments if each <= offset), default=None)
+        if base is None:
+            return []
+        batches = self._batches(base, segments[base])
+        newest = (each for each in reversed(batches) if each.base_offset <= offset)
+        return [(each.last_offset, each.epoch) for each in islice(newest, COMPARED_BATCHES)]
 
     def _batches(self, base: int, data: bytes) -> list[_Batch]:
         before, batches = self._read.get(base, (b"", []))
@@ -115,6 +134,15 @@ class DurabilityWatch:
                 f"committed metadata offset {last} in epoch {moved.epoch}, which of the voters "
                 f"{sorted(self._voters)} only {holders} have in that epoch on disk",
             )
+        tails = [self._voters[each].tail(last) for each in holders]
+        for node, tail in zip(holders, tails, strict=True):
+            unlike = [one for one, first in zip(tail, tails[0], strict=False) if one != first]
+            if unlike:
+                self._broken(
+                    node,
+                    f"has other metadata than node {holders[0]} below the committed offset {last}: "
+                    f"up to offset {unlike[0][0]}, epoch {unlike[0][1]}",
+                )
 
     # -- logs ----------------------------------------------------------------------------------
 

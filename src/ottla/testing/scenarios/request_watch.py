@@ -6,6 +6,7 @@
 - A replica joins an ISR only by an AlterPartition that names the partition epoch, and the leader
   epoch, that the partition has then (KIP-497).
 - A voter votes only for a candidate whose log is not behind its own (Raft, 5.4.1; KIP-595).
+- A controller refuses the heartbeat of a registration that has ended (STALE_BROKER_EPOCH).
 - Over ZooKeeper: a request of a former controller, or to a former registration of the broker, is
   refused (KIP-380).
 """
@@ -24,7 +25,7 @@ from ottla.testing.sim.watch import observations as seen
 from ottla.wire.codec import decode
 from ottla.wire.frames import RequestHeader, decode_request_header, decode_response
 from ottla.wire.messages.alter_partition import AlterPartitionRequest
-from ottla.wire.messages.broker_heartbeat import BrokerHeartbeatRequest
+from ottla.wire.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from ottla.wire.messages.broker_registration import BrokerRegistrationRequest
 from ottla.wire.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
 from ottla.wire.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
@@ -67,8 +68,16 @@ class RequestWatch:
         """The epoch under which each broker is registered."""
         self._active: dict[int, int] = {}
         """The last epoch in which each broker was unfenced."""
+        self._images: dict[int, ClusterImage] = {}
+        """The image of each node."""
         self._requested: dict[TopicPartition, set[RequestedIsr]] = {}
-        self._from_controllers = ControllerRequests(sim, self._broken)
+        from_controllers = ControllerRequests(sim, self._broken)
+        self._arrived: dict[int, Callable[[int, RequestHeader, bytes], Check | None]] = {
+            VOTE: self._vote_requested,
+            BROKER_HEARTBEAT: self._heartbeat_sent,
+            **dict.fromkeys(FROM_CONTROLLER, from_controllers.arrived),
+        }
+        """By API key, what returns a check of the response."""
         self._awaited: dict[tuple[int, int], Check] = {}
         """By connection and correlation id, of the requests whose responses are checked."""
         sim.observe(self._observe)
@@ -83,6 +92,7 @@ class RequestWatch:
         match observation:
             case seen.ImagePublished():
                 if self._sim.zookeeper is None:
+                    self._images[observation.node] = observation.image
                     self._look_at_brokers(observation.image)
             case seen.PartitionSet():
                 if observation.before is not None:
@@ -100,13 +110,12 @@ class RequestWatch:
                 check(frame)
             return
         key = int.from_bytes(frame[4:6], "big")
-        if what == "request" and (key == VOTE or key in FROM_CONTROLLER):
+        if what == "request" and key in self._arrived:
             header, _ = decode_request_header(memoryview(frame)[4:])
-            arrived = self._vote_requested if key == VOTE else self._from_controllers.arrived
-            check = arrived(target, header, frame)
+            check = self._arrived[key](target, header, frame)
             if check is not None:
                 self._awaited[connection, header.correlation_id] = check
-        elif key == ALTER_PARTITION:
+        if key == ALTER_PARTITION:
             self._isr_requested(_request(AlterPartitionRequest, frame))
         elif key == BROKER_REGISTRATION:
             registration = _request(BrokerRegistrationRequest, frame)
@@ -135,6 +144,29 @@ class RequestWatch:
                     f"votes for {asked.replica_id} in epoch {asked.replica_epoch}, whose log ends "
                     f"at {asked.last_offset} of epoch {asked.last_offset_epoch}; its own ends at "
                     f"{log_end.offset} of epoch {log_end.epoch}",
+                )
+
+        return check
+
+    def _heartbeat_sent(self, controller: int, header: RequestHeader, frame: bytes) -> Check | None:
+        """Return what checks the response, if the controller knows a later registration."""
+        report = _request(BrokerHeartbeatRequest, frame)
+        image = self._images.get(controller)
+        broker = None if image is None else image.brokers.get(report.broker_id)
+        if broker is None or broker.epoch <= report.broker_epoch:
+            return None
+        newest_epoch = broker.epoch
+
+        def check(response_frame: bytes) -> None:
+            _, response = decode_response(
+                BrokerHeartbeatResponse, memoryview(response_frame)[4:], header.api_version
+            )
+            if response.error_code == 0:
+                self._broken(
+                    None,
+                    controller,
+                    f"took a heartbeat of broker {report.broker_id} in epoch "
+                    f"{report.broker_epoch} though it is registered in {newest_epoch}",
                 )
 
         return check

@@ -18,6 +18,7 @@ from ottla.metadata.features import ledger_enabled
 from ottla.testing.checkers.verdict import judge
 from ottla.testing.history.history import History, Progress
 from ottla.testing.history.topics import KEEPS_ALL, Outcome
+from ottla.testing.scenarios.coordinator_watch import CoordinatorWatch
 from ottla.testing.scenarios.durability_watch import DurabilityWatch
 from ottla.testing.scenarios.groups import figures_of
 from ottla.testing.scenarios.loading import load_scenario
@@ -155,6 +156,7 @@ class Run:
         self.sim.observe(recorder.observe)
         self._nodes = NodeWatch(self.sim, self.history)
         RequestWatch(self.sim, self.history)
+        CoordinatorWatch(self.sim, self.history)
         log_watch = LogWatch(self.sim, self.history.log_events.append)
         DurabilityWatch(self.sim, self.history, log_watch)
         tier_watch = TierWatch(self.sim, self.history.tiers.events.append, log_watch)

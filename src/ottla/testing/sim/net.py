@@ -94,6 +94,7 @@ class Network:
         """Called with source, target and frame of each request that is sent; returns by how many
         microseconds it, and what follows it on its connection, is delayed."""
         self._observers = [on_frame]
+        self._response_observers: list[Callable[[int, bytes], None]] = []
         self._listeners: dict[Address, SimListener] = {}
         self._numbers = 0
 
@@ -172,6 +173,15 @@ class Network:
     def observe(self, observer: Callable[[str, int, int, bytes], None]) -> None:
         """Call `observer` with each frame that arrives, before it is read."""
         self._observers.append(observer)
+
+    def observe_responses(self, observer: Callable[[int, bytes], None]) -> None:
+        """Call `observer` with each response that is sent, and the number of its connection."""
+        self._response_observers.append(observer)
+
+    def response_sent(self, connection: int, frame: bytes) -> None:
+        """Pass a response that is sent to observers."""
+        for observer in self._response_observers:
+            observer(connection, frame)
 
     def frame_arrived(
         self, what: str, source: int, target: int, frame: bytes, *, connection: int = 0
@@ -360,6 +370,7 @@ class Pipe:
             self.close_server()  # As the server does when a file slice cannot be read.
             return
         self._to_client.put(self.owner, lambda: self._returned(body))
+        self.net.response_sent(self.number, body)
         self._mute()
 
     def _mute(self) -> None:

@@ -94,6 +94,23 @@ def test_a_majority_has_what_is_committed(held: tuple[int | None, ...], broken: 
     assert bool(history.rules_broken) is broken
 
 
+def test_what_is_committed_follows_the_same_records_everywhere() -> None:
+    sim, history = Sim(1, brokers=1, controllers=3), History()
+    watch = DurabilityWatch(sim, history, LogWatch(sim, history.log_events.append))
+    for number, log in enumerate(watch._voters.values()):
+        disk = SimDisk()
+        disk.mkdir(DIRECTORY)
+        disk.settle()
+        log._disk, log._directory = disk, DIRECTORY
+        file = segment(disk, 0)
+        file.append([batch(0, 1), batch(1, 1 if number < 2 else 2), batch(2, 3)])
+        file.sync()
+    sim.notify(MetadataHighWatermarkMoved(7, 1, 1, epoch=3, offset=3))
+    (broken,) = history.rules_broken
+    assert broken.node == list(watch._voters)[2]
+    assert "up to offset 1, epoch 2" in broken.reason
+
+
 # -- logs ----------------------------------------------------------------------------------------
 
 

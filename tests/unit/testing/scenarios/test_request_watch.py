@@ -24,7 +24,7 @@ from ottla.testing.sim.watch.observations import ImagePublished, PartitionSet
 from ottla.wire.frames import encode_request, encode_response
 from ottla.wire.messages import alter_partition as alter
 from ottla.wire.messages import vote
-from ottla.wire.messages.broker_heartbeat import BrokerHeartbeatRequest
+from ottla.wire.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from ottla.wire.messages.broker_registration import BrokerRegistrationRequest
 from ottla.wire.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
 
@@ -184,6 +184,30 @@ def test_a_broker_is_unfenced_once_it_asks_for_it_and_knows_its_registration(
     bench.publish(registered(10, isr=(2,), fenced=False))
     (unfenced,) = bench.history.unfenced_brokers
     assert unfenced.requested is requested
+
+
+@pytest.mark.parametrize(
+    ("epoch", "error", "broken"),
+    [(20, 0, False), (10, 77, False), (10, 0, True), (30, 0, False)],
+    ids=["present", "refused", "former", "not known yet"],
+)
+def test_a_heartbeat_of_a_former_registration_is_refused(
+    epoch: int, error: int, broken: bool
+) -> None:
+    bench = Bench()
+    bench.publish(registered(20, isr=(2,)))
+    heartbeat = BrokerHeartbeatRequest(
+        broker_id=BROKER,
+        broker_epoch=epoch,
+        current_metadata_offset=epoch,
+        want_fence=False,
+        want_shut_down=False,
+    )
+    bench.send(heartbeat, 1, target=CONTROLLER)
+    bench.respond(
+        BrokerHeartbeatResponse(error_code=error, should_shut_down=False), 1, source=CONTROLLER
+    )
+    assert bool(bench.reasons) is broken
 
 
 # -- votes -----------------------------------------------------------------------------------------

@@ -30,7 +30,12 @@ if TYPE_CHECKING:
 ONE_IN = 12
 """One of so many seeds has remote storage: it takes twice the time of another one."""
 
+AGED_ONE_IN = 16
+"""Of the others one of so many has a topic whose remote segments expire all the time."""
+
 KINDS = ("kept", "kept", "trimmed", "trimmed", "late", "passing", "unclean")
+AGED = "aged"
+TRIMMED_KINDS = ("trimmed", AGED)
 TRANSACTIONAL_KINDS = ("kept", "trimmed", "late")
 RACK_AWARE = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 ENABLE = {"remote.storage.enable": "true"}
@@ -42,7 +47,8 @@ LATE_MS_MAX = 60_000
 class TieredTopic:
     """One of these topics.
 
-    Fields: `acks`: of a second producer, None = there is none. `rack`: of the consumer that reads
+    Fields: `kind`: one of KINDS, or AGED: it loses records to retention alone, which is short.
+            `acks`: of a second producer, None = there is none. `rack`: of the consumer that reads
             from the start, empty = it reads from leaders. `read_bytes`: what it fetches at once.
             `transactional`: a producer writes transactions, and a read_committed consumer reads.
     """
@@ -143,11 +149,14 @@ def _replace(story: "Story", random: Random, spec: TopicSpec) -> Dialogue[None]:
 
 def draw_tiering(seed: int, *, faultless: bool = False) -> TieringWorkload:
     """Return the tiered topics of a seed; most seeds have none. `faultless`: of the store, too."""
-    if Random(f"{seed}/both tiers").randrange(ONE_IN):
+    of_all_kinds = Random(f"{seed}/both tiers").randrange(ONE_IN) == 0
+    if not of_all_kinds and Random(f"{seed}/remote retention").randrange(AGED_ONE_IN):
         return NO_TIERING
     random = Random(f"{seed}/tiering")
     with_racks = random.random() < 0.4
-    kinds = [random.choice(KINDS) for _ in range(random.choice((1, 1, 2)))]
+    kinds = [AGED]
+    if of_all_kinds:
+        kinds = [random.choice(KINDS) for _ in range(random.choice((1, 1, 2)))]
     topics = tuple(
         _draw_topic(random, kind, number, with_racks) for number, kind in enumerate(kinds, 1)
     )
@@ -182,10 +191,14 @@ def _draw_topic(random: Random, kind: str, number: int, with_racks: bool) -> Tie
     if kind != "late":
         configs |= ENABLE
     promise = Promise()
-    if kind == "trimmed":
+    if kind in TRIMMED_KINDS:
         configs["retention.bytes"] = str(random.choice((-1, 6_000, 20_000)))
         configs["retention.ms"] = str(random.choice((-1, 30_000, 60_000)))
         promise = Promise(trimmed=True)
+    if kind == AGED:
+        configs["internal.segment.bytes"] = "800"
+        configs["retention.bytes"] = str(random.choice((6_000, 8_000)))
+        configs["retention.ms"] = str(random.choice((20_000, 30_000)))
     elif kind == "unclean":
         configs["unclean.leader.election.enable"] = "true"
         configs["min.insync.replicas"] = "1"

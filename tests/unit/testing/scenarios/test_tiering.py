@@ -8,6 +8,7 @@ from ottla.metadata.topic_config import parse_overrides
 from ottla.testing.scenarios.backfills import QUOTA
 from ottla.testing.scenarios.standard import draw_scenario
 from ottla.testing.scenarios.tiering import (
+    AGED,
     ENABLE,
     KINDS,
     NO_TIERING,
@@ -24,8 +25,8 @@ TOPICS = [topic for each in DRAWN.values() for topic in each.topics]
 
 
 def test_some_seeds_have_remote_storage_and_topics_of_all_kinds() -> None:
-    assert len(SEEDS) / 16 < len(DRAWN) < len(SEEDS) / 8
-    assert {topic.kind for topic in TOPICS} == set(KINDS)
+    assert len(SEEDS) / 10 < len(DRAWN) < len(SEEDS) / 5
+    assert {topic.kind for topic in TOPICS} == {*KINDS, AGED}
     assert {each.kind for each in TOPICS if each.transactional} == set(TRANSACTIONAL_KINDS)
     assert {each.faults for each in DRAWN.values()} == {StoreFaults.ROUGH}
     seed = next(iter(DRAWN))

@@ -9,6 +9,8 @@ nodes:
   too: a leader appends to no log that diverges from its own (Raft, 5.3).
 - What is below a log's recovery point is on disk as it is in the log: a start does not read it.
 - Nothing is appended below the recovery point: it is lowered before (LogManager.truncateTo).
+- The deletion of a remote segment begins once the log start behind it is on the leader's disk: a
+  start would bring the older one back (KAFKA-15352).
 - A segment, a snapshot of producers or of metadata gets its name once its content is on disk.
 """
 
@@ -31,11 +33,13 @@ from ottla.testing.sim import Sim
 from ottla.testing.sim.disk import SimDisk
 from ottla.testing.sim.watch import observations as seen
 from ottla.testing.sim.watch.log_watch import LogWatch
+from ottla.tiered.segment_metadata import SegmentState
 
 NAMED_DURABLE = (names.LOG, names.LOG + names.SWAP, names.SNAPSHOT, METADATA_SNAPSHOT)
 """The ends of names that only files get whose content is on disk."""
 
 
+DELETION_BEGAN = SegmentState.DELETE_STARTED.name
 COMPARED_BATCHES = 20
 """How many batches of the metadata log are compared at each commit: logs diverge at their ends."""
 
@@ -115,8 +119,11 @@ class DurabilityWatch:
         sim.observe(self._observe)
 
     def _observe(self, observation: seen.Observation) -> None:
-        if isinstance(observation, seen.MetadataHighWatermarkMoved):
-            self._committed(observation)
+        match observation:
+            case seen.MetadataHighWatermarkMoved():
+                self._committed(observation)
+            case seen.RemoteSegmentChanged() if observation.state == DELETION_BEGAN:
+                self._deletion_began(observation)
 
     def _broken(self, node: int, reason: str) -> None:
         self._history.rules_broken.append(
@@ -152,6 +159,24 @@ class DurabilityWatch:
         if point > end:
             text = f"appends to {log.directory} at {end}, below its recovery point {point}"
             self._broken(node, text)
+
+    def _deletion_began(self, began: seen.RemoteSegmentChanged) -> None:
+        node = self._sim.nodes[began.node]
+        hosted = () if node.broker is None else node.broker.replicas.hosted()
+        key = (began.topic_id, began.partition)
+        for partition in hosted:
+            log = partition.log
+            if (partition.topic_id, partition.partition_id) != key or log is None or log.failed:
+                continue
+            if log.log_start_offset <= began.end_offset or not partition.is_leader:
+                return  # It is deleted for another reason, or by a former leader.
+            start = _log_start(node.disk, log)
+            if start <= began.end_offset:
+                self._broken(
+                    node.id,
+                    f"begins to delete the segment of {log.directory} up to offset "
+                    f"{began.end_offset}, and a start would find the log start {start}",
+                )
 
     def _named(self, node: int, disk: SimDisk, path: str) -> None:
         if path.endswith(NAMED_DURABLE) and not disk.is_durable(path):
@@ -190,6 +215,19 @@ def _recovery_point(disk: SimDisk, directory: str, least: int) -> int:
         return 0
     limits = (decode_limits(files[each]) for each in files if limits_number(each) is not None)
     return min((each.recovery_point for each in limits), default=point)
+
+
+def _log_start(disk: SimDisk, log: PartitionLog) -> int:
+    """Return the log start that a start of the broker would find."""
+    log_dir = log.directory.rpartition("/")[0]
+    files = disk.durable_files_in(log.directory)
+    entries = _offsets(bytes(disk.data_of(f"{log_dir}/{names.LOG_STARTS}")))
+    start = 0 if names.STALE_CHECKPOINTS in files else entries.get((log.topic, log.partition), 0)
+    limits = (decode_limits(files[each]) for each in files if limits_number(each) is not None)
+    start = min((each.log_start_offset for each in limits), default=start)
+    if log.has_remote_prefix:
+        return start
+    return max(start, min(_segments(files), default=0))
 
 
 @lru_cache(maxsize=256)

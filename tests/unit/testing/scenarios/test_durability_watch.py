@@ -4,18 +4,25 @@ found there.
 Method: logs written by hand to a simulated disk, synced in part.
 """
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
+from ottla.base.ids import NO_UUID
 from ottla.log import names
 from ottla.log.dirs.checkpoint_limits import NOTHING_CHECKPOINTED, write_limits
 from ottla.log.dirs.checkpoints import encode_offsets
 from ottla.records.builder import encode_batch
 from ottla.testing.history.history import History
-from ottla.testing.scenarios.durability_watch import DurabilityWatch, DurableLog
+from ottla.testing.scenarios.durability_watch import DurabilityWatch, DurableLog, _log_start
 from ottla.testing.sim import Sim
 from ottla.testing.sim.disk import SimDisk, SimFile
 from ottla.testing.sim.watch.log_watch import LogWatch
-from ottla.testing.sim.watch.observations import MetadataHighWatermarkMoved
+from ottla.testing.sim.watch.observations import (
+    MetadataHighWatermarkMoved,
+    RemoteSegmentChanged,
+)
 
 DIRECTORY = "/data/t-0"
 
@@ -174,6 +181,54 @@ def test_an_entry_that_does_not_count_promises_nothing(disk: SimDisk, marker: st
         disk.remove(f"{DIRECTORY}/{names.PARTITION_METADATA}")
     checkpoint(disk, 1)
     assert history.rules_broken == []
+
+
+@pytest.mark.parametrize(
+    ("end_offset", "stored", "is_leader", "broken"),
+    [
+        (9, 10, True, False),
+        (9, 5, True, True),
+        (9, None, True, True),
+        (10, 5, True, False),
+        (9, 5, False, False),
+    ],
+    ids=["stored", "older", "none", "for another reason", "no leader"],
+)
+@pytest.mark.parametrize("has_remote_prefix", [False, True])
+def test_a_remote_segment_is_deleted_once_the_log_start_is_on_disk(
+    disk: SimDisk,
+    end_offset: int,
+    stored: int | None,
+    is_leader: bool,
+    broken: bool,
+    has_remote_prefix: bool,
+) -> None:
+    sim, history = Sim(1, brokers=1, controllers=1), History()
+    log = SimpleNamespace(
+        topic="t",
+        partition=0,
+        directory=DIRECTORY,
+        failed=False,
+        log_start_offset=10,
+        has_remote_prefix=has_remote_prefix,
+    )
+    partition = SimpleNamespace(topic_id=NO_UUID, partition_id=0, log=log, is_leader=is_leader)
+    replicas = SimpleNamespace(hosted=lambda: [partition])
+    broker = SimpleNamespace(replicas=replicas)
+    node: Any = SimpleNamespace(id=1, disk=disk, is_controller=False, broker=broker)
+    sim.nodes[1] = node
+    DurabilityWatch(sim, history, LogWatch(sim, history.log_events.append))
+    segment(disk, 20 if has_remote_prefix else 0)
+    if stored is not None:
+        disk.write_atomic(f"/data/{names.LOG_STARTS}", encode_offsets({("t", 0): stored}))
+    sim.notify(RemoteSegmentChanged(7, 1, NO_UUID, 0, NO_UUID, "DELETE_STARTED", False, end_offset))
+    assert bool(history.rules_broken) is broken
+
+
+def test_a_log_starts_with_its_first_segment_anyway(disk: SimDisk) -> None:
+    segment(disk, 10)
+    log: Any = SimpleNamespace(topic="t", partition=0, directory=DIRECTORY, has_remote_prefix=False)
+    assert _log_start(disk, log) == 10
 
 
 @pytest.mark.parametrize(

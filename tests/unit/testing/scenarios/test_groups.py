@@ -75,6 +75,7 @@ STRUCK = GroupsWorkload(
 )
 
 
+@pytest.mark.drawn(8, of="every step")
 @pytest.mark.parametrize("seed", range(1, 7))
 def test_no_link_of_a_coordinator_is_cut_after_the_healing(seed: int) -> None:
     """The faults have ended, and the logs are about to be read."""

@@ -135,7 +135,8 @@ class RemoteSegmentChanged(NamedTuple):
     """A committed record of `__remote_log_metadata` has given a segment a state.
 
     Fields: `state`: its name. `node`: the broker that wrote the record. `is_refused`: the record
-            had no effect, as a fence came before it.
+            had no effect, as a fence came before it. `end_offset`: the last of the segment, -1 = it
+            is not known.
     """
 
     at_ms: int
@@ -145,6 +146,7 @@ class RemoteSegmentChanged(NamedTuple):
     segment_id: Uuid
     state: str
     is_refused: bool
+    end_offset: int = -1
 
 
 class PartitionFenced(NamedTuple):

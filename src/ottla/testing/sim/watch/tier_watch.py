@@ -76,6 +76,8 @@ class TierWatch:
         """The log starts that leaders had, each with the first time."""
         self._known: defaultdict[TopicPartition, set[States]] = defaultdict(lambda: {()})
         """The states of a partition's segments after each committed record."""
+        self._ends: dict[Uuid, int] = {}
+        """The last offset of each segment."""
         self.given_up: dict[TopicPartition, int] = {}
         """Up to where leaders have moved log starts as segments were given up."""
         self._is_looking = False
@@ -264,6 +266,8 @@ class TierWatch:
             return
         self.look()
         key = (record.topic_id, record.partition)
+        if isinstance(record, SegmentMetadata):
+            self._ends[record.segment_id] = record.end_offset
         ledger = self.ledgers[key]
         finished = len(ledger.finished)
         unreadable = ledger.apply(record)
@@ -300,6 +304,7 @@ class TierWatch:
                 record.segment_id,
                 record.state.name,
                 is_refused,
+                self._ends.get(record.segment_id, -1),
             )
         )
 

@@ -424,6 +424,7 @@ class History:
         self.epoch_max += self.random.randint(0, 1)
 
 
+@pytest.mark.drawn(8, of="every step")
 @pytest.mark.forms(1)
 @pytest.mark.parametrize("part", range(5))
 def test_power_losses_leave_what_the_log_was(part: int) -> None:

@@ -124,6 +124,7 @@ POWER = [None, 1, 2]
 """A kill, and power losses by seed."""
 
 
+@pytest.mark.drawn(8, of="every step")
 @pytest.mark.forms(1)
 @pytest.mark.parametrize("tiered", [False, True])
 def test_every_step_may_be_the_last(tiered: bool) -> None:
@@ -147,6 +148,7 @@ def test_every_step_may_be_the_last(tiered: bool) -> None:
     assert found == {"old", "empty", "new"}
 
 
+@pytest.mark.drawn(8, of="every step")
 def test_so_may_every_step_of_the_next_start() -> None:
     whole = Broker(tiered=True)
     for killed_at in range(1, whole.count(whole.begin) + 1, 7):

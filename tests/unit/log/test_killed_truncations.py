@@ -73,6 +73,7 @@ def test_a_kill_leaves_no_log_that_ends_too_early(offset: int) -> None:
     assert any(broker.dirs.below_high_watermark for broker in found), "no segment was left"
 
 
+@pytest.mark.drawn(8, of="every step")
 def test_the_next_start_may_be_killed_at_any_step_too() -> None:
     """What shows the loss is removed only after the note of the shutdown, which denies it."""
     for at in range(1, killed(END).operations + 1):

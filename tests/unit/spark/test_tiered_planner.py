@@ -112,6 +112,7 @@ def test_a_transaction_whose_marker_is_behind_the_last_stable_offset(tmp_path: P
         assert found == [0, 1, 2, 3, 4, 7, 8, 9]
 
 
+@pytest.mark.drawn(8, of="every step")
 @drawn
 @given(tiered_logs(), st.data())
 def test_every_cut_of_both_tiers_is_the_whole_log(

@@ -397,6 +397,7 @@ STEPS = (
 ANSWERS = ("done", "done", "lost before", "lost after", "late")
 
 
+@pytest.mark.drawn(8, of="every step")
 @settings(max_examples=examples(100), deadline=None)
 @given(st.data())
 def test_readers_follow_manifests_to_finished_segments_only(data: st.DataObject) -> None:

@@ -209,6 +209,7 @@ def heal_and_check(harness: DeletionHarness, *, new_controller: bool) -> None:
         assert not harness.logs_of(entry.topic_id) & gone
 
 
+@pytest.mark.drawn(8, of="every step")
 @pytest.mark.forms(1)
 @pytest.mark.parametrize("is_tiered", [False, True], ids=["local", "tiered"])
 @pytest.mark.parametrize(

@@ -451,6 +451,7 @@ def cases(elr_enabled: bool) -> Iterator[tuple[PartitionImage, ChangeContext, Pa
                     )
 
 
+@pytest.mark.drawn(8, of="every step")
 @pytest.mark.forms(1)
 @pytest.mark.parametrize("elr_enabled", [False, True])
 def test_what_always_holds(elr_enabled: bool) -> None:

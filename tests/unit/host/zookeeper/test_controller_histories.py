@@ -225,6 +225,7 @@ def all_in_sync(image: ClusterImage, config: NodeConfig) -> Decision[None]:
     return Decision(Step(tuple(records), atomic=False), None)
 
 
+@pytest.mark.drawn(8, of="every step")
 @pytest.mark.parametrize("seed", range(30))
 def test_a_cluster_that_is_left_alone_settles(seed: int) -> None:
     history = History(seed)

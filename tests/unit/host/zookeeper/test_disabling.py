@@ -270,6 +270,7 @@ def test_the_story_has_so_many_acts_without_deaths() -> None:
     assert counts == [WRITES, ORDERS]
 
 
+@pytest.mark.drawn(8, of="every step")
 @pytest.mark.parametrize(
     ("kind", "number"),
     [("write", each + 1) for each in range(WRITES)]

@@ -123,6 +123,7 @@ def until_another(sim: ControllerHarness, first: Node) -> None:
     sim.until(lambda: any(each is not first for each in sim.active_controllers()))
 
 
+@pytest.mark.drawn(8, of="every step")
 @pytest.mark.parametrize("is_lost", [False, True])
 def test_the_controller_dies_at_any_moment(is_lost: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is killed, or loses its connection and its session, so that it does not know."""

@@ -159,6 +159,7 @@ def history(storage: Storage) -> list[tuple[int, bytes, bytes | None, int]]:
     return written
 
 
+@pytest.mark.drawn(8, of="every step")
 @pytest.mark.forms(1)
 @pytest.mark.parametrize("keep", [None, 0, 1 << 20], ids=["killed", "power lost", "torn"])
 def test_a_death_at_any_operation_loses_nothing(keep: int | None) -> None:

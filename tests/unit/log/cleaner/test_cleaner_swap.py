@@ -42,6 +42,7 @@ def clean_and_wait(storage: Storage) -> None:
     storage.env.pass_ms(2_000)
 
 
+@pytest.mark.drawn(8, of="every step")
 @pytest.mark.forms(1)
 @pytest.mark.parametrize("seed", range(4))
 def test_a_loss_of_power_at_any_operation_loses_nothing(seed: int) -> None:

@@ -175,6 +175,7 @@ def test_only_what_is_left_is_copied_again(real: RealLeader) -> None:
     real.bench.check(real.leader)
 
 
+@pytest.mark.drawn(8, of="every step")
 def test_commits_that_come_after_the_lease_copy_nothing_twice(real: RealLeader) -> None:
     real.leader.fill(3, epoch=EPOCH)
     real.commit_s = 40

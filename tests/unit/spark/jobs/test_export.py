@@ -260,6 +260,7 @@ def killed_at(
     return None
 
 
+@pytest.mark.drawn(8, of="every step")
 @pytest.mark.parametrize("after", [False, True])
 def test_a_run_that_is_killed_at_each_operation(
     broker: FakeBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, after: bool
@@ -326,6 +327,7 @@ def test_the_first_run_is_killed_and_repeated(
     assert seen == {Phase.BEGUN, Phase.COMMITTED, Phase.PUBLISHED}
 
 
+@pytest.mark.drawn(8, of="every step")
 def test_a_recovery_that_is_killed(
     broker: FakeBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

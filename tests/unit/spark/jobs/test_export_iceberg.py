@@ -170,6 +170,7 @@ def killed_at(
     return None
 
 
+@pytest.mark.drawn(8, of="every step")
 @pytest.mark.forms(2)
 @pytest.mark.parametrize("has_run", [False, True])
 @pytest.mark.parametrize("after", [False, True])

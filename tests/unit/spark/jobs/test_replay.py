@@ -103,6 +103,7 @@ def test_bounds_and_timestamps(source: FakeBroker, target: FakeBroker, tmp_path:
         run(source, target, tmp_path, **chosen)
 
 
+@pytest.mark.drawn(8, of="every step")
 @pytest.mark.parametrize("after", [False, True])
 def test_a_run_that_is_killed(
     source: FakeBroker,

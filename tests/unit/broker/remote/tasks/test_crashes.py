@@ -82,6 +82,7 @@ def delete(crash_at: int | None, take_over: TakeOver | None) -> tuple[int, list[
     return life.steps.count, life.steps.names
 
 
+@pytest.mark.drawn(8, of="every step")
 @pytest.mark.forms(1)
 @pytest.mark.parametrize("take_over", TAKE_OVERS)
 @pytest.mark.parametrize("work", [copy, delete])
@@ -98,6 +99,7 @@ def test_every_step_may_be_the_last(
             raise AssertionError(f"{step}: {error}") from error
 
 
+@pytest.mark.drawn(8, of="every step")
 @pytest.mark.forms(1)
 @pytest.mark.parametrize("take_over", TAKE_OVERS)
 def test_an_upload_in_flight_is_executed_after_its_broker_s_death(take_over: TakeOver) -> None:
@@ -125,6 +127,7 @@ def test_an_upload_in_flight_is_executed_after_its_broker_s_death(take_over: Tak
     assert late or take_over is not another
 
 
+@pytest.mark.drawn(8, of="every step")
 def test_an_upload_that_timed_out_is_executed_after_its_deletion() -> None:
     for seed in range(20):
         bench = Bench(seed)

@@ -149,6 +149,7 @@ def test_nothing_is_known_of_the_segments_before_all_are() -> None:
     assert seen == {None, SEGMENTS}
 
 
+@pytest.mark.drawn(8, of="every step")
 @pytest.mark.forms(1)
 @pytest.mark.parametrize("take_over", ["restarted", "elected", "another"])
 def test_every_step_may_be_the_last(take_over: str) -> None:

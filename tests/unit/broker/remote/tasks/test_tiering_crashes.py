@@ -92,6 +92,7 @@ def run(name: str, crash_at: int | None, take_over: TakeOver) -> tuple[int, list
     return counted.count, counted.names
 
 
+@pytest.mark.drawn(8, of="every step")
 @pytest.mark.forms(1)
 @pytest.mark.parametrize("take_over", [restarted, elected_again, another])
 @pytest.mark.parametrize("name", STORIES)

@@ -22,7 +22,6 @@ from ottla.coordinator.records import (
     decode_fact,
     decode_key,
 )
-from ottla.log import names
 from ottla.log.partition_log import PartitionLog
 from ottla.records.batch import iter_headers
 from ottla.records.errors import RecordsError
@@ -90,13 +89,12 @@ class OffsetsLog:
         self._read: dict[str, tuple[bytes, list[tuple[int, list[Commit]]]]] = {}
         """By path, what was read last of a segment: the end of each batch, and its commits."""
 
-    def commits(self, directory: str) -> Iterator[Commit]:
+    def commits(self, log: PartitionLog) -> Iterator[Commit]:
         """Yield the commits, those of compacted ones that are left."""
-        for name, data in sorted(self._disk.files_in(directory).items()):
-            parsed = names.parse_segment_name(name)
-            if parsed is not None and parsed[1] == names.LOG:
-                for _, commits in self._batches(f"{directory}/{name}", data):
-                    yield from commits
+        for segment in log.segments:
+            path = segment.log.path  # A cleaned one may not have its last name yet.
+            for _, commits in self._batches(path, bytes(self._disk.data_of(path))):
+                yield from commits
 
     def _batches(self, path: str, data: bytes) -> list[tuple[int, list[Commit]]]:
         before, batches = self._read.get(path, (b"", []))
@@ -171,7 +169,7 @@ class CoordinatorWatch:
 
     def _replicated(self, node: SimNode, log: PartitionLog) -> Iterator[Commit]:
         end = log.high_watermark
-        commits = self._logs[node.id].commits(log.directory)
+        commits = self._logs[node.id].commits(log)
         return takewhile(lambda commit: commit.record_offset < end, commits)
 
     # -- responses -----------------------------------------------------------------------------

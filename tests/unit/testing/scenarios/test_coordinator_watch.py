@@ -28,6 +28,7 @@ from ottla.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 
 BROKER = 1
 DIRECTORY = f"/data/{OFFSETS_TOPIC}-0"
+SEGMENT = f"{DIRECTORY}/{names.segment_name(0, names.LOG)}"
 OFFSETS_ID, TOPIC, FORMER = (Uuid(bytes(15) + bytes([each])) for each in (1, 2, 3))
 IMAGE = replay(
     EMPTY,
@@ -53,7 +54,8 @@ class Bench:
         self.sim.image = IMAGE
         self.disk = SimDisk()
         self.disk.mkdir(DIRECTORY)
-        self.log: Any = SimpleNamespace(directory=DIRECTORY, high_watermark=0)
+        self.segment = SimpleNamespace(log=SimpleNamespace(path=SEGMENT))
+        self.log: Any = SimpleNamespace(segments=[self.segment], high_watermark=0)
         self.leads = True
         self.node: Any = SimpleNamespace(
             id=BROKER,
@@ -82,8 +84,7 @@ class Bench:
             offset=offset or 0, leader_epoch=4, metadata="m", commit_timestamp=1, topic_id=topic_id
         )
         fact = OffsetFact("g", "t", 0, None if offset is None else value)
-        path = f"{DIRECTORY}/{names.segment_name(0, names.LOG)}"
-        with closing(self.disk.open(path, create=True)) as file:
+        with closing(self.disk.open(SEGMENT, create=True)) as file:
             file.append([encode_batch([(*encode_fact(fact), (), 1)], base_offset=self._end)])
         self._end += 1
         if replicated:
@@ -212,12 +213,21 @@ def test_a_cut_and_other_commits_are_read_anew() -> None:
     bench.commit(5)
     bench.commit(6, replicated=False)
     bench.fetch()
-    path = f"{DIRECTORY}/{names.segment_name(0, names.LOG)}"
-    with closing(bench.disk.open(path)) as file:
+    with closing(bench.disk.open(SEGMENT)) as file:
         file.truncate(file.size() // 2)
     bench._end = 1
     bench.commit(7)
     bench.returns(7)
+    assert bench.reasons == []
+
+
+def test_a_cleaned_segment_is_read_before_it_has_its_name() -> None:
+    bench = Bench()
+    bench.commit(5)
+    bench.disk.rename(SEGMENT, SEGMENT + names.SWAP)
+    bench.segment.log.path = SEGMENT + names.SWAP
+    bench.fetch()
+    bench.returns(5)
     assert bench.reasons == []
 
 

@@ -9,13 +9,14 @@ STAMP := $(VENV)/.complete
 # environment says otherwise: else each process spends half a second on compiling the same sources.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help demo test test-unit test-cluster test-sim test-spark soak check check-types check-style \
-	bench bench-kafka clean
+.PHONY: help demo test test-unit test-cluster test-sim test-spark soak soak-seeds soak-rules \
+	soak-stories soak-unit soak-clusters check check-types check-style bench bench-kafka clean
 
 help:
 	@echo "make demo    three brokers, an object store, 336,776 real records, Spark; checked"
 	@echo "make test    all unit tests, and a part of the long ones, drawn by the commit"
 	@echo "make soak    what make test draws from, whole; 2,600 simulated clusters; fuzzing; hours"
+	@echo "             its parts: soak-seeds, soak-rules, soak-stories, soak-unit, soak-clusters"
 	@echo "make check   style, types, import rules, sizes"
 	@echo "make bench   benchmarks, with ratios against peers in the same run"
 	@echo "make bench-kafka   the same cases on Ottla and on Apache Kafka, side by side"
@@ -64,18 +65,30 @@ SIM_ZOOKEEPER_SEEDS = $(or $(OTTLA_SIM_ZOOKEEPER_SEEDS),300)
 SEEDS = --seeds $(FIRST_SEED)..$(shell echo $$(($(FIRST_SEED) + $(1) - 1)))
 
 # In every line all forms of a test and all functions of a file are played.
-soak: export OTTLA_FAULT_ROUNDS := all
-soak: $(STAMP)
+SOAKS = soak-seeds soak-rules soak-stories soak-unit soak-clusters
+soak $(SOAKS): export OTTLA_FAULT_ROUNDS := all
+soak:
+	@for part in $(SOAKS); do $(MAKE) --no-print-directory $$part || exit; done
+
+soak-seeds: $(STAMP)
 	@$(BIN)/ottla sim $(call SEEDS,$(SIM_SEEDS)) --workers $$(nproc) --quiet
 	@$(BIN)/ottla sim $(call SEEDS,$(SIM_ZOOKEEPER_SEEDS)) --workers $$(nproc) --quiet --zookeeper
+
+soak-rules: $(STAMP)
 	@OTTLA_SIM_VARIANTS=all $(BIN)/python -m pytest -n 2 -s $(VARIANTS)
+
+soak-stories: $(STAMP)
 	@OTTLA_DELETION_STEPS=all $(BIN)/python -m pytest tests/sim/test_deletion_crashes.py
 	@OTTLA_DISABLING_STEPS=all $(BIN)/python -m pytest -n 2 tests/sim/test_disabling_crashes.py
 	@OTTLA_SIM_STORIES=all $(BIN)/python -m pytest tests/sim/test_seeds.py
 	@OTTLA_SIM_STORIES=all $(BIN)/python -m pytest -n 2 $(STORIES)
+	@OTTLA_POWER_SEEDS=100 $(BIN)/python -m pytest -n 2 tests/sim/test_power_after_truncation.py
+
+soak-unit: $(STAMP)
 	@OTTLA_RAFT_SEEDS=5000 $(BIN)/python -m pytest --timeout=3600 tests/unit/raft/test_simulation.py
 	@OTTLA_EXAMPLES=all OTTLA_WIRE_EXAMPLES=40 OTTLA_RAFT_SEEDS=120 $(BIN)/python -m pytest -n auto --dist loadgroup tests/unit
-	@OTTLA_POWER_SEEDS=100 $(BIN)/python -m pytest -n 2 tests/sim/test_power_after_truncation.py
+
+soak-clusters: $(STAMP)
 	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -m "not alone" $(ROUNDS)
 	@$(BIN)/python -m pytest -m alone $(ROUNDS)
 	@OTTLA_ENSEMBLE_ROUNDS=$${OTTLA_ENSEMBLE_ROUNDS:-30} $(BIN)/python -m pytest tests/cluster/zookeeper/test_ensemble_faults.py

@@ -162,8 +162,10 @@ class LogTruncation:
             self.beginning.write_marker(directory)
             self.beginning.marked()
         # The newest one last: a process that is killed while their files go must not leave a log
-        # that ends before this one. Where it leaves none, the next start takes note.
-        owner.delete_segments(list(local.segments))
+        # that ends before this one. Where it leaves none, the next start takes note. Of a log
+        # without checkpoints a snapshot has all: what is left must end before that.
+        segments = list(local.segments)
+        owner.delete_segments(segments if self._ports.has_checkpoints else reversed(segments))
         self._producers.remove_all_snapshots()
         # Before the new segment is created: a power loss might keep its name and bring an old
         # segment, or the producers of an old snapshot, back beside it.

@@ -11,6 +11,7 @@ from random import Random
 import pytest
 
 from ottla.base.errors import ApiError, Error
+from ottla.log import names
 from ottla.log.config import LogConfig
 from ottla.log.dirs.checkpoint_limits import limits_number, lowest
 from ottla.log.partition_log import PartitionLog
@@ -319,6 +320,22 @@ def test_a_log_without_checkpoints_has_no_limits() -> None:
     log.ports.has_checkpoints = False
     log.truncate_to(3)
     assert limit_files(env) == []
+
+
+@pytest.mark.parametrize("has_checkpoints", [False, True])
+def test_a_new_beginning_deletes_the_newest_segment_last_where_there_are_checkpoints(
+    has_checkpoints: bool,
+) -> None:
+    env, log = filled()
+    log.ports.has_checkpoints = has_checkpoints
+    renamed: list[str] = []
+    env.disk.on_operation = lambda operation, path: (
+        renamed.append(path) if operation == "rename" and path.endswith(names.LOG) else None
+    )
+    log.truncate_fully_and_start_at(12)
+    env.disk.on_operation = None
+    assert len(renamed) == 6
+    assert renamed == sorted(renamed, reverse=not has_checkpoints)
 
 
 # --- in the background ------------------------------------------------------------------

@@ -30,8 +30,13 @@ def rules() -> Iterator[Rule]:
     yield from LOG_VARIANTS
     yield from GROUP_VARIANTS
     # Rules of remote storage are also broken in stories of their own, some in two of them.
-    remote = (each.breaks for each in (*TIER_VARIANTS, *BACKFILL_VARIANTS, *OFF_VARIANTS))
-    yield from (variant(each, suits=has_remote_storage) for each in dict.fromkeys(remote))
+    remote = dict.fromkeys(each.breaks for each in (*TIER_VARIANTS, *BACKFILL_VARIANTS))
+    # Some of turning it off are broken over ZooKeeper alone.
+    modes = dict.fromkeys(remote, False) | {each.breaks: each.zookeeper for each in OFF_VARIANTS}
+    yield from (
+        variant(breaks, zookeeper=zookeeper, suits=has_remote_storage)
+        for breaks, zookeeper in modes.items()
+    )
 
 
 def play_standard(rule: Rule, seed: int) -> Report:

@@ -7,6 +7,7 @@ stall the broker. It can be cancelled when the partition moves away.
 
 import logging
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 from ottla.base.errors import ApiError, Error
 from ottla.base.ids import OFFSETS_TOPIC, Uuid
@@ -118,8 +119,11 @@ class GroupLoad:
                 upper_bound=log.log_end_offset,
                 at_least_one=True,
             )
-        except (ApiError, OSError) as error:
-            self._finish(error)
+        except ApiError as refusal:
+            self._finish(refusal)
+            return
+        except OSError as error:
+            self._disk_failed(error)
             return
         if not read.size:
             self._finish(None)  # Compaction has removed the last offsets.
@@ -152,6 +156,9 @@ class GroupLoad:
             piece.release()
         if self.is_cancelled:
             return
+        if isinstance(outcome, OSError):
+            self._disk_failed(outcome)
+            return
         if isinstance(outcome, BaseException):
             self._finish(outcome if isinstance(outcome, Exception) else RuntimeError(str(outcome)))
             return
@@ -179,6 +186,14 @@ class GroupLoad:
                     OFFSETS_TOPIC,
                     self._partition,
                 )
+
+    def _disk_failed(self, error: OSError) -> None:
+        """Fail, and take the log directory offline, so that another replica may lead."""
+        self._finish(error)
+        with suppress(ApiError):
+            self._replicas.storage_failed(
+                self._replicas.partition(OFFSETS_TOPIC, self._partition), error
+            )
 
     def _finish(self, error: Exception | None) -> None:
         if error is None:

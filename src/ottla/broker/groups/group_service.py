@@ -3,7 +3,8 @@
 A group belongs to the partition that its id hashes to. When this broker becomes that partition's
 leader the shard is loaded from the log; meanwhile clients get COORDINATOR_LOAD_IN_PROGRESS, and
 NOT_COORDINATOR after the leadership has moved away. A partition whose log cannot be read is not
-served at all: half of its groups would be worse than none.
+served at all: half of its groups would be worse than none. If the disk is the reason, its log
+directory is taken offline, as for any other read.
 
 The offsets of a deleted topic are deleted with it: in served shards when the metadata has the
 deletion, in others once they are loaded, for which each commit carries its topic's id. A shard

@@ -199,6 +199,28 @@ def test_a_partition_that_cannot_be_read_is_not_served(
     assert len(harness.service.shards()) == 2
 
 
+@pytest.mark.parametrize("when", ["as it begins", "in a worker"])
+def test_a_disk_that_fails_while_a_partition_loads_is_offline(
+    harness: GroupHarness, when: str
+) -> None:
+    """Else this broker would stay the leader of groups that nobody serves."""
+    partition = harness.service.partition_of("g")
+    harness.later(commit_request({("t", 0): 5}), 9)
+    log = harness.broker.replicas.partition(OFFSETS_TOPIC, partition).log
+    assert log is not None
+    failed: list[None] = []
+    harness.broker.replicas.on_all_log_dirs_failed = lambda: failed.append(None)
+    if when == "as it begins":
+        harness.fail_disk("read_at", log.directory)
+    late = begin_loading(harness)
+    assert bool(failed) is (when == "as it begins")
+    harness.fail_disk("read_at", log.directory)
+    late.run()
+    assert failed == [None]
+    assert harness.broker.replicas.is_offline(OFFSETS_TOPIC, partition)
+    assert harness.ask(join_request(), 9).error_code == Error.NOT_COORDINATOR
+
+
 def test_a_restarted_broker_has_its_groups(harness: GroupHarness) -> None:
     harness.later(commit_request({("t", 0): 5}), 9)
     harness.service.shutdown()

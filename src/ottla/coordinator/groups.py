@@ -14,7 +14,7 @@ from ottla.coordinator.group_states import NAMES, Event, State
 from ottla.coordinator.offset_store import CommittedOffset, has_expiry
 from ottla.coordinator.rebalancing import prepare, touch
 from ottla.coordinator.records import Fact, GroupFact, OffsetFact
-from ottla.coordinator.shard import Shard
+from ottla.coordinator.shard import TOO_LARGE, Shard
 from ottla.coordinator.values import GroupView, JoinResponse, SyncResponse
 
 TOMBSTONES_PER_WRITE = 1_000
@@ -104,16 +104,26 @@ def forget_offsets(
 
 
 def _write_in_parts(shard: Shard, facts: Sequence[Fact]) -> Pending[Error]:
-    """Write any number of tombstones; stops after a refused part."""
+    """Write any number of tombstones; stops after a refused part.
+
+    One that is larger than the log allows is halved: a group's id may be 32 KB long, and
+    `max.message.bytes` small.
+    """
     stored = completed(Error.NONE)
-    for start in range(0, len(facts), TOMBSTONES_PER_WRITE):
+    start, size = 0, TOMBSTONES_PER_WRITE
+    while start < len(facts):
+        part = facts[start : start + size]
         stored = shard.write(
             fact
-            for fact in facts[start : start + TOMBSTONES_PER_WRITE]
+            for fact in part
             # A group may get members between two parts: then it is not deleted.
             if isinstance(fact, OffsetFact) or _is_empty(shard, fact.group_id)
         )
-        if stored.done and stored.value:
+        if not (stored.done and stored.value):
+            start += size
+        elif stored.value is TOO_LARGE and len(part) > 1:
+            size = len(part) // 2
+        else:
             break
     return stored
 

@@ -176,6 +176,8 @@ _NOT_AVAILABLE = frozenset(
     }
 )
 _NOT_COORDINATOR = frozenset({Error.NOT_LEADER_OR_FOLLOWER, Error.KAFKA_STORAGE_ERROR})
+TOO_LARGE = Error.UNKNOWN_SERVER_ERROR
+"""What a client gets for a batch that is larger than the log allows."""
 _TOO_LARGE = frozenset(
     {Error.MESSAGE_TOO_LARGE, Error.RECORD_LIST_TOO_LARGE, Error.INVALID_FETCH_SIZE}
 )
@@ -195,5 +197,5 @@ def client_error(error: Error) -> Error:
     if error in _NOT_COORDINATOR:
         return Error.NOT_COORDINATOR
     if error in _TOO_LARGE:
-        return Error.UNKNOWN_SERVER_ERROR
+        return TOO_LARGE
     return error

@@ -59,12 +59,16 @@ class SeededDice:
 
 
 class FakeJournal:
-    """A log in memory. `refuse`: the error of every append; `hold`: replication stands still."""
+    """A log in memory.
+
+    `refuse`: the error of every append; `hold`: replication stands still; `bytes_max`: of a batch.
+    """
 
     def __init__(self) -> None:
         self.batches: list[bytes] = []
         self.end_offset = 0
         self.refuse: Error | None = None
+        self.bytes_max = 1_048_588
         self.hold = False
         self.held: list[Pending[Error]] = []
 
@@ -73,7 +77,10 @@ class FakeJournal:
             raise ApiError(self.refuse)
         first = self.end_offset
         rows = [(key, value, (), WALL_MS) for key, value in records]
-        self.batches.append(encode_batch(rows, base_offset=first))
+        batch = encode_batch(rows, base_offset=first)
+        if len(batch) > self.bytes_max:
+            raise ApiError(Error.MESSAGE_TOO_LARGE)
+        self.batches.append(batch)
         self.end_offset += len(records)
         if not self.hold:
             return Written(first, completed(Error.NONE))

@@ -128,6 +128,33 @@ def test_a_group_larger_than_a_write_is_deleted_in_parts() -> None:
     assert not harness.replayed().shard.groups
 
 
+def test_a_group_whose_long_id_makes_a_write_too_large_is_deleted() -> None:
+    harness, long = Harness(), "g" * 30_000
+    for number in range(100):
+        send(harness, OffsetToCommit("t", number, 1), group_id=long)
+    assert delete_group(harness.shard, long).value is Error.NONE
+    assert harness.shard.offsets.count == 0
+    assert not harness.replayed().shard.groups
+
+
+def test_a_group_with_a_long_id_does_not_keep_others_from_expiring() -> None:
+    harness, long = Harness(), "a" * 30_000
+    for number in range(100):
+        send(harness, OffsetToCommit("t", number, 1), group_id=long)
+    send(harness, SIMPLE, group_id="b")
+    harness.advance(RETENTION_MS)
+    assert expire(harness.shard).value is Error.NONE
+    assert not harness.shard.groups
+
+
+def test_a_tombstone_that_is_too_large_alone_ends_a_deletion() -> None:
+    harness = Harness()
+    send(harness, OffsetToCommit("t", 0, 1), OffsetToCommit("t", 1, 1))
+    harness.journal.bytes_max = 50
+    assert delete_group(harness.shard, GROUP).value is Error.UNKNOWN_SERVER_ERROR
+    assert harness.shard.offsets.count == 2
+
+
 def test_a_deleted_topics_offsets_are_gone_in_all_groups() -> None:
     harness = Harness()
     for group_id in ("a", "b"):

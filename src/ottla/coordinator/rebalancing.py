@@ -231,12 +231,11 @@ def _check_session(shard: Shard, group: Group, member: Member) -> None:
     group.remove(member.member_id)
     if group.state in (State.STABLE, State.COMPLETING):
         prepare(shard, group, f"the session of {member.member_id} expired")
-    elif group.state is State.PREPARING and group.all_joined:
-        complete(shard, group)
+    else:
+        complete_if_all_joined(shard, group)
 
 
 def forget_pending(shard: Shard, group: Group, member_id: str) -> None:
     """Remove an id that was given out and never used."""
     group.forget_pending(member_id)
-    if group.state is State.PREPARING and group.all_joined:
-        complete(shard, group)
+    complete_if_all_joined(shard, group)

@@ -56,6 +56,28 @@ def test_the_first_delay_ends_with_the_rebalance_timeout() -> None:
     assert first.value.generation == 1
 
 
+def test_an_id_that_is_never_used_does_not_end_the_first_delay() -> None:
+    harness = Harness(GroupConfig(initial_rebalance_delay_ms=30_000))
+    joined = harness.join(harness.new_id())
+    harness.new_id(session_timeout_ms=10_000)
+    harness.advance(29_999)
+    assert not joined.done
+    later = harness.join(harness.new_id())
+    harness.advance(30_001)
+    assert joined.value.generation == later.value.generation == 1
+
+
+def test_a_dead_member_does_not_end_the_first_delay() -> None:
+    config = GroupConfig(initial_rebalance_delay_ms=30_000, new_member_join_ms=10_000)
+    harness = Harness(config)
+    gone = harness.join(harness.new_id())
+    harness.advance(5_000)
+    joined = harness.join(harness.new_id())
+    harness.advance(5_000)
+    assert gone.value.error is Error.UNKNOWN_MEMBER_ID
+    assert not joined.done
+
+
 def test_without_a_delay_the_first_member_is_alone_at_once() -> None:
     harness = Harness(GroupConfig(initial_rebalance_delay_ms=0))
     answer = harness.join(harness.new_id())

@@ -6,6 +6,7 @@ Kafka's layout and formats. All calls block, except for the log's flush. A worke
 Source: KafkaMetadataLog, FileQuorumStateStore, FileRawSnapshotWriter; KIP-595, KIP-630.
 """
 
+import contextlib
 import logging
 import posixpath
 from collections.abc import Callable, Iterable
@@ -279,17 +280,25 @@ class QuorumStorage:
             file.close()
 
     def create_snapshot(self, snapshot: OffsetAndEpoch, chunks: Iterable[bytes]) -> StoredSnapshot:
-        """Write a snapshot, durably; `snapshot_created` is to follow on the loop."""
+        """Write a snapshot, durably; `snapshot_created` is to follow on the loop.
+
+        Of one that fails nothing is left, or a full disk would only become fuller.
+        """
         part = self._path(snapshot, PART_SUFFIX)
         self._disk.remove(part)
         file = self._disk.open(part, create=True)
         try:
-            for chunk in chunks:
-                file.append([chunk])
-            file.sync()
-        finally:
-            file.close()
-        return self._freeze(snapshot)
+            try:
+                for chunk in chunks:
+                    file.append([chunk])
+                file.sync()
+            finally:
+                file.close()
+            return self._freeze(snapshot)
+        except Exception:
+            with contextlib.suppress(OSError):
+                self._disk.remove(part)
+            raise
 
     def _freeze(self, snapshot: OffsetAndEpoch) -> StoredSnapshot:
         """Check the written file and rename it. Raises: CorruptSnapshot."""
@@ -321,11 +330,13 @@ class QuorumStorage:
     def write_snapshot_piece(
         self, snapshot: OffsetAndEpoch, position: int, data: bytes | memoryview
     ) -> None:
-        """Write a fetched piece; position 0 begins again."""
+        """Write a fetched piece; position 0 begins again, also with another snapshot."""
         part = self._path(snapshot, PART_SUFFIX)
         if position == 0:
+            given_up = {part} if self._part is None else {part, self._part.path}
             self._close_part()
-            self._disk.remove(part)
+            for path in sorted(given_up):
+                self._disk.remove(path)
             self._part = self._disk.open(part, create=True)
         assert self._part is not None
         assert self._part.path == part

@@ -172,6 +172,26 @@ def test_a_fetched_snapshot_that_is_damaged_is_not_adopted() -> None:
     assert storage.log.end_offset == 9
 
 
+def test_another_snapshot_is_fetched_in_place_of_one_that_was_given_up() -> None:
+    harness = Harness()
+    storage = filled(harness)
+    storage.write_snapshot_piece(OffsetAndEpoch(30, 4), 0, b"of a leader that is gone")
+    storage.write_snapshot_piece(OffsetAndEpoch(40, 5), 0, b"of the next one")
+    parts = [each for each in harness.disk.listdir(METADATA_DIR) if each.endswith(".part")]
+    assert parts == ["00000000000000000040-0000000005.checkpoint.part"]
+
+
+@pytest.mark.parametrize("operation", ["append", "sync", "rename"])
+def test_nothing_is_left_of_a_snapshot_that_cannot_be_written(operation: str) -> None:
+    harness = Harness()
+    storage = filled(harness)
+    harness.disk.fail(operation, path=".checkpoint.part")
+    with pytest.raises(OSError, match=operation):
+        a_snapshot(storage, OffsetAndEpoch(6, 1))
+    assert not [each for each in harness.disk.listdir(METADATA_DIR) if "checkpoint.part" in each]
+    assert not storage.snapshots
+
+
 def test_a_log_without_its_beginning_cannot_be_read() -> None:
     harness = Harness()
     storage = filled(harness, segment_bytes=200)

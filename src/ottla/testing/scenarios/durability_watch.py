@@ -11,6 +11,8 @@ nodes:
 - Nothing is appended below the recovery point: it is lowered before (LogManager.truncateTo).
 - The deletion of a remote segment begins once the log start behind it is on the leader's disk: a
   start would bring the older one back (KAFKA-15352).
+- A segment is deleted by retention once the log start behind it is on disk. Cleaned segments
+  replace others in steps: each is on disk before the next one (LocalLog.replaceSegments).
 - A segment, a snapshot of producers or of metadata gets its name once its content is on disk.
 """
 
@@ -182,8 +184,40 @@ class DurabilityWatch:
         if path.endswith(NAMED_DURABLE) and not disk.is_durable(path):
             self._broken(node, f"named {path}, whose content is not on disk")
         directory, _, name = path.rpartition("/")
+        if name.endswith(names.LOG + names.DELETED):
+            self._segment_deleted(node, disk, directory, _base_offset(name))
+        elif name.endswith(names.LOG):
+            self._cleaned_segment_named(node, disk, directory, _base_offset(name))
         if name == names.RECOVERY_POINTS:
             self._recovery_points_written(node, disk, directory)
+
+    def _segment_deleted(self, node: int, disk: SimDisk, directory: str, base: int) -> None:
+        """Check that no loss of power leaves less than there was, or both, old and cleaned."""
+        for name in _not_on_disk(disk, directory, names.LOG + names.SWAP):
+            if _base_offset(name) <= base:
+                reason = f"deletes segment {base} of {directory}, and {name} is not on disk"
+                self._broken(node, reason)
+        broker = self._sim.nodes[node].broker
+        for partition in () if broker is None else broker.replicas.hosted():
+            log = partition.log
+            if log is None or log.directory != directory or log.config.remote_storage:
+                continue
+            first = log.segments.first.base_offset
+            if first <= base or log.has_remote_prefix:
+                return  # It is not deleted by retention.
+            start = _stored_log_start(disk, log)
+            if start < first:
+                self._broken(
+                    node,
+                    f"deletes segment {base} of {directory} by retention, and the log start on "
+                    f"disk is {start}, not {first}",
+                )
+
+    def _cleaned_segment_named(self, node: int, disk: SimDisk, directory: str, base: int) -> None:
+        for name in _not_on_disk(disk, directory, names.LOG + names.DELETED):
+            if _base_offset(name) >= base:
+                reason = f"names segment {base} of {directory}, and {name} is not on disk"
+                self._broken(node, reason)
 
     def _recovery_points_written(self, node: int, disk: SimDisk, log_dir: str) -> None:
         written = _offsets(bytes(disk.data_of(f"{log_dir}/{names.RECOVERY_POINTS}")))
@@ -219,15 +253,32 @@ def _recovery_point(disk: SimDisk, directory: str, least: int) -> int:
 
 def _log_start(disk: SimDisk, log: PartitionLog) -> int:
     """Return the log start that a start of the broker would find."""
+    start = _stored_log_start(disk, log)
+    if log.has_remote_prefix:
+        return start
+    return max(start, min(_segments(disk.durable_files_in(log.directory)), default=0))
+
+
+def _stored_log_start(disk: SimDisk, log: PartitionLog) -> int:
+    """Return what the checkpoint has for a log; 0 = nothing."""
     log_dir = log.directory.rpartition("/")[0]
     files = disk.durable_files_in(log.directory)
     entries = _offsets(bytes(disk.data_of(f"{log_dir}/{names.LOG_STARTS}")))
     start = 0 if names.STALE_CHECKPOINTS in files else entries.get((log.topic, log.partition), 0)
     limits = (decode_limits(files[each]) for each in files if limits_number(each) is not None)
-    start = min((each.log_start_offset for each in limits), default=start)
-    if log.has_remote_prefix:
-        return start
-    return max(start, min(_segments(files), default=0))
+    return min((each.log_start_offset for each in limits), default=start)
+
+
+def _not_on_disk(disk: SimDisk, directory: str, ending: str) -> Iterator[str]:
+    """Yield the names with an ending that a loss of power may take."""
+    for name in disk.files_in(directory):
+        if name.endswith(ending) and not disk.is_named_durably(f"{directory}/{name}"):
+            yield name
+
+
+def _base_offset(name: str) -> int:
+    """Return the base offset in the name of a segment's file, whatever its suffixes."""
+    return int(name.partition(".")[0])
 
 
 @lru_cache(maxsize=256)

@@ -195,6 +195,11 @@ class SimDisk(MemoryDisk):
         node = self._find(path)
         return not isinstance(node, _FileNode) or node.data == node.synced
 
+    def is_named_durably(self, path: str) -> bool:
+        """Tell whether a file has this name after a loss of power, too."""
+        directory, name = self._parent(path)
+        return directory.durable.get(name) is directory.entries.get(name)
+
     def durable_files_in(self, path: str) -> dict[str, bytes]:
         """Return what a loss of power leaves for certain of the files of a directory, by name."""
         directory = self._find(path)

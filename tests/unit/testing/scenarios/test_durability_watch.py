@@ -225,6 +225,57 @@ def test_a_remote_segment_is_deleted_once_the_log_start_is_on_disk(
     assert bool(history.rules_broken) is broken
 
 
+@pytest.mark.parametrize(
+    ("first", "stored", "broken"),
+    [(20, 20, False), (20, 25, False), (20, 10, True), (20, None, True), (0, None, False)],
+)
+def test_a_segment_is_deleted_by_retention_once_the_log_start_is_on_disk(
+    disk: SimDisk, first: int, stored: int | None, broken: bool
+) -> None:
+    """Where the log still begins with it, it is deleted for another reason."""
+    sim, history = Sim(1, brokers=1, controllers=1), History()
+    log = SimpleNamespace(
+        topic="t",
+        partition=0,
+        directory=DIRECTORY,
+        config=SimpleNamespace(remote_storage=False),
+        has_remote_prefix=False,
+        segments=SimpleNamespace(first=SimpleNamespace(base_offset=first)),
+    )
+    replicas = SimpleNamespace(hosted=lambda: [SimpleNamespace(log=log)])
+    broker = SimpleNamespace(replicas=replicas)
+    node: Any = SimpleNamespace(id=1, disk=disk, is_controller=False, broker=broker)
+    sim.nodes[1] = node
+    DurabilityWatch(sim, history, LogWatch(sim, history.log_events.append))
+    segment(disk, 0)
+    if stored is not None:
+        disk.write_atomic(f"/data/{names.LOG_STARTS}", encode_offsets({("t", 0): stored}))
+    path = f"{DIRECTORY}/{names.segment_name(0, names.LOG)}"
+    disk.rename(path, path + names.DELETED)
+    assert bool(history.rules_broken) is broken
+
+
+@pytest.mark.parametrize("left_out", [None, 1, 2])
+def test_cleaned_segments_replace_others_in_steps(disk: SimDisk, left_out: int | None) -> None:
+    history = watched(disk)
+    old = [f"{DIRECTORY}/{names.segment_name(base, names.LOG)}" for base in (0, 5)]
+    for base in (0, 5):
+        segment(disk, base)
+    swap = old[0] + names.SWAP
+    disk.write_atomic(f"{DIRECTORY}/part", b"")
+    disk.sync_dir(DIRECTORY)
+    disk.rename(f"{DIRECTORY}/part", swap)
+    if left_out != 1:
+        disk.sync_dir(DIRECTORY)
+    for path in old:
+        disk.rename(path, path + names.DELETED)
+    if left_out != 2:
+        disk.sync_dir(DIRECTORY)
+    assert bool(history.rules_broken) is (left_out == 1)
+    disk.rename(swap, old[0])
+    assert bool(history.rules_broken) is (left_out is not None)
+
+
 def test_a_log_starts_with_its_first_segment_anyway(disk: SimDisk) -> None:
     segment(disk, 10)
     log: Any = SimpleNamespace(topic="t", partition=0, directory=DIRECTORY, has_remote_prefix=False)

@@ -36,6 +36,8 @@ class DisablePolicy(IntEnum):
 
 FIRST_EPOCH: Final = 1
 NO_FLOOR: Final = 0
+WHOLE_TOPIC: Final = (1 << 31) - 1
+"""The floor of a deleted topic: segments of all tiered epochs are dead."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

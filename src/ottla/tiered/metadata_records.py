@@ -2,7 +2,7 @@
 
 A value is three unsigned varints (frame version 1, api key, version), then a flexible message. The
 leader epoch and the tiered epoch of the copier are tagged fields of Ottla's own, which Kafka's
-readers skip. Fences have an api key of Ottla's own.
+readers skip. Fences, and the starts of restores, have api keys of Ottla's own.
 
 Version 1 of Kafka's messages differs from version 0 in tagged fields only, among them the leader
 epoch; it is read, and not written. The records of a partition's deletion and of snapshots, which
@@ -19,6 +19,7 @@ from ottla.base.ids import NO_EPOCH, NO_OFFSET, Uuid
 from ottla.tiered.segment_metadata import (
     Fence,
     MetadataRecord,
+    RestoreStarted,
     SegmentMetadata,
     SegmentState,
     SegmentUpdate,
@@ -46,6 +47,7 @@ from ottla.wire.schema import (
 LEADER_EPOCH_TAG: Final = 10_000
 TIERED_EPOCH_TAG: Final = 10_001
 FENCE_KEY: Final = 5_000
+RESTORE_STARTED_KEY: Final = 5_001
 
 
 @struct_of
@@ -137,6 +139,16 @@ class FenceRecord:
     remote_floor_epoch: int = field(INT32)
 
 
+@record(type=RESTORE_STARTED_KEY, versions="0")
+class RestoreStartedRecord:
+    """Ottla's own: see `segment_metadata.RestoreStarted`."""
+
+    topic_id_partition: TopicIdPartition = field(TopicIdPartition)
+    broker_id: int = field(INT32)
+    event_timestamp_ms: int = field(INT64)
+    leader_epoch: int = field(INT32)
+
+
 FRAME_VERSION: Final = 1
 WRITTEN_VERSION: Final = 0
 
@@ -148,10 +160,11 @@ _TYPES: Final[dict[int, type[Any]]] = {
         RemotePartitionDeleteMetadataRecord,
         RemoteLogSegmentMetadataSnapshotRecord,
         FenceRecord,
+        RestoreStartedRecord,
     )
     if (cls_key := spec_of(cls).key) is not None
 }
-assert len(_TYPES) == 5
+assert len(_TYPES) == 6
 
 
 def encode_message(message: object, version: int = WRITTEN_VERSION) -> bytes:
@@ -197,6 +210,15 @@ def encode(record: MetadataRecord) -> bytes:
                 tiered_epoch=record.tiered_epoch,
             )
         )
+    if isinstance(record, RestoreStarted):
+        return encode_message(
+            RestoreStartedRecord(
+                topic_id_partition=_topic_id_partition(record),
+                broker_id=record.broker_id,
+                event_timestamp_ms=record.event_timestamp_ms,
+                leader_epoch=record.leader_epoch,
+            )
+        )
     return encode_message(
         FenceRecord(
             topic_id_partition=_topic_id_partition(record),
@@ -229,6 +251,8 @@ def decode(value: Buffer) -> MetadataRecord | None:
         fence = _fence(message)
         check_fence(fence)
         return fence
+    if isinstance(message, RestoreStartedRecord):
+        return _restore_started(message)
     return None
 
 
@@ -315,5 +339,17 @@ def _fence(message: FenceRecord) -> Fence:
         tiered_epoch=message.tiered_epoch,
         state=message.tiering_state,
         floor=message.remote_floor_epoch,
+        event_timestamp_ms=message.event_timestamp_ms,
+    )
+
+
+def _restore_started(message: RestoreStartedRecord) -> RestoreStarted:
+    partition = message.topic_id_partition
+    return RestoreStarted(
+        topic=partition.name,
+        topic_id=Uuid(partition.id),
+        partition=partition.partition,
+        broker_id=message.broker_id,
+        leader_epoch=message.leader_epoch,
         event_timestamp_ms=message.event_timestamp_ms,
     )

@@ -8,6 +8,9 @@ each alike:
 - COPY_STARTED and COPY_FINISHED are refused if the last fence before them has a larger leader epoch
   or another tiered epoch, or if they are at its floor or below. DELETE_STARTED and DELETE_FINISHED
   are judged by state alone.
+- The fence of a deleted topic's purge has the largest epochs, so no other one follows. If the purge
+  was abandoned and the topic is restored, RestoreStarted lifts that fence, and all segments before
+  it are forgotten.
 - A copy that a fence of newer epochs finds unfinished will never finish: it counts as
   DELETE_STARTED from the fence on. So does every segment of the fence's floor and below. A fence of
   the same epochs, repeated after a lost answer, interrupts nothing.
@@ -24,12 +27,14 @@ from dataclasses import replace
 from typing import Final
 
 from ottla.base.ids import Uuid
+from ottla.metadata.tiering import WHOLE_TOPIC
 from ottla.tiered import remote_log_image
 from ottla.tiered.segment_index import SegmentIndex
 from ottla.tiered.segment_metadata import (
     NO_FLOOR,
     Fence,
     MetadataRecord,
+    RestoreStarted,
     SegmentMetadata,
     SegmentState,
     SegmentUpdate,
@@ -88,6 +93,8 @@ class RemoteLog:
             is_valid = self._start_copy(record)
         elif isinstance(record, SegmentUpdate):
             is_valid = self._update(record)
+        elif isinstance(record, RestoreStarted):
+            is_valid = self._lift_purge()
         else:
             is_valid = self._apply_fence(record)
         self.refused += not is_valid
@@ -167,6 +174,20 @@ class RemoteLog:
             self._by_id[dead.segment_id] = self._ordered[slot] = dead
         if was_readable:
             self._readable = SegmentIndex(self.finished())
+
+    def _lift_purge(self) -> bool:
+        """Forget all that a purge's fence has given up, and that fence; no change without one.
+
+        None of the segments is readable: they are dead.
+        """
+        if self.floor < WHOLE_TOPIC:
+            return False
+        for segment in self._ordered:
+            self._note(segment, segment)
+        self._by_id.clear()
+        self._ordered.clear()
+        self.fence = None
+        return True
 
     def _add(self, segment: SegmentMetadata) -> None:
         if self._ordered and self._ordered[0].topic is not segment.topic:

@@ -1,11 +1,12 @@
-"""What `__remote_log_metadata` says of remote segments: their metadata, updates of it, and fences.
+"""What `__remote_log_metadata` says of remote segments: their metadata, updates of it, fences.
 
 A remote segment is first announced (COPY_STARTED), then uploaded, then readable (COPY_FINISHED).
 A segment that shall go is first marked (DELETE_STARTED), then its objects are deleted, then it is
 forgotten (DELETE_FINISHED). A copy that failed is deleted in the same way.
 
-A fence is a record of Ottla's own. A leader writes one before its first copy in a leader epoch or
-tiered epoch: copies of older epochs are refused from there on (`remote_log.py`).
+Two records are Ottla's own. A leader writes a fence before its first copy in a leader epoch or
+tiered epoch: copies of older epochs are refused from there on (`remote_log.py`). The start of a
+restore is written where the fence of an earlier life's purge refuses everything.
 
 Source: KIP-405; RemoteLogSegmentMetadata, RemoteLogSegmentState.
 """
@@ -143,7 +144,23 @@ class Fence:
     event_timestamp_ms: int
 
 
-MetadataRecord = SegmentMetadata | SegmentUpdate | Fence
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestoreStarted:
+    """The topic was deleted, its purge given up, and it is restored with its id: from here on
+    nothing counts that is before the purge's fence, nor that fence.
+
+    Where the last fence is another one it has no effect. `leader_epoch`: of who restores.
+    """
+
+    topic: str
+    topic_id: Uuid
+    partition: int
+    broker_id: int
+    leader_epoch: int
+    event_timestamp_ms: int
+
+
+MetadataRecord = SegmentMetadata | SegmentUpdate | Fence | RestoreStarted
 
 
 def epoch_ranges(segment: SegmentMetadata) -> list[tuple[int, int, int]]:

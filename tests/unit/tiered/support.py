@@ -6,6 +6,7 @@ from ottla.tiered.segment_metadata import (
     Epochs,
     Fence,
     MetadataRecord,
+    RestoreStarted,
     SegmentMetadata,
     SegmentState,
     SegmentUpdate,
@@ -82,6 +83,17 @@ def update(
         leader_epoch=leader_epoch,
         tiered_epoch=tiered_epoch,
         custom_metadata=custom_metadata,
+    )
+
+
+def restore_started(leader_epoch: int = 6) -> RestoreStarted:
+    return RestoreStarted(
+        topic=TOPIC,
+        topic_id=TOPIC_ID,
+        partition=PARTITION,
+        broker_id=9,
+        leader_epoch=leader_epoch,
+        event_timestamp_ms=4_000,
     )
 
 

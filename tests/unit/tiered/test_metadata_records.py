@@ -24,6 +24,7 @@ from ottla.tiered.metadata_records import (
 from ottla.tiered.segment_metadata import (
     Fence,
     MetadataRecord,
+    RestoreStarted,
     SegmentMetadata,
     SegmentState,
     SegmentUpdate,
@@ -106,6 +107,17 @@ GOLDEN: dict[str, tuple[MetadataRecord, str]] = {
         FENCE,
         "01882700" + TOPIC + "00" + "00000007" + "0000018bcfe577a0"
         "00000005" + "00000002" + "01" + "00000001" + "00",
+    ),
+    "start of a restore": (
+        RestoreStarted(
+            topic="orders",
+            topic_id=SEGMENT.topic_id,
+            partition=3,
+            broker_id=7,
+            leader_epoch=5,
+            event_timestamp_ms=1_700_000_004_000,
+        ),
+        "01892700" + TOPIC + "00" + "00000007" + "0000018bcfe577a0" + "00000005" + "00",
     ),
 }
 

@@ -13,6 +13,7 @@ from crc32c import crc32c
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ottla.metadata.tiering import WHOLE_TOPIC
 from ottla.tiered import remote_log_image
 from ottla.tiered.remote_log import RemoteLog
 from ottla.tiered.segment_metadata import (
@@ -33,6 +34,7 @@ from tests.unit.tiered.support import (
     fence,
     numbers,
     replayed,
+    restore_started,
     segment,
     segment_id,
     update,
@@ -209,6 +211,45 @@ def test_segments_of_the_floor_and_below_are_dead() -> None:
     log.replay(fence(5, 3, floor=2))
     assert numbers(log) == {1: DELETING, 2: DELETING}
     assert log.highest_offset(1) == -1
+
+
+PURGED = fence(WHOLE_TOPIC, WHOLE_TOPIC, floor=WHOLE_TOPIC, state=3)
+
+
+def test_a_restore_lifts_the_fence_of_an_abandoned_purge() -> None:
+    log = copied(segment(1, 0, 9), segment(2, 10, 19))
+    log.replay(segment(3, 20, 29))
+    log.replay(PURGED)
+    log.replay(fence(6, 2))
+    assert (log.refused, log.fence) == (1, PURGED)
+    before = log.version
+    for replay in (log, RemoteLog.from_image(log.image())):
+        replay.replay(restore_started())
+        assert (replay.refused, replay.fence, replay.floor, numbers(replay)) == (1, None, 0, {})
+        assert not replay.deleting()
+        # What the manifests list is as in a cluster that never had the topic.
+        for each in (segment(1, 0, 9), update(1, FINISHED), fence(6, 2)):
+            replay.replay(each)
+        assert (replay.refused, replay.fence, numbers(replay)) == (1, fence(6, 2), {1: FINISHED})
+        assert replay.segment_for(1, 5) == replay.get(segment_id(1))
+    changed = log.changes_since(before)
+    assert changed is not None
+    assert set(changed) == {segment_id(1), segment_id(2), segment_id(3)}
+    # Written twice, or by a leader that was replaced meanwhile.
+    log.replay(restore_started())
+    assert (log.refused, log.fence, numbers(log)) == (2, fence(6, 2), {1: FINISHED})
+
+
+@pytest.mark.parametrize("last", [[], [fence(5, 2)], [fence(5, 2, floor=1)]])
+def test_the_start_of_a_restore_changes_nothing_without_a_purge(last: list[Fence]) -> None:
+    log = copied(segment(1, 0, 9, tiered_epoch=2))
+    for each in last:
+        log.replay(each)
+    before = log.image()
+    log.replay(restore_started())
+    assert log.refused == 1
+    log.refused = 0
+    assert log.image() == before
 
 
 def test_a_floor_never_falls() -> None:

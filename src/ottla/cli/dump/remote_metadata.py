@@ -1,6 +1,7 @@
 """The records of `__remote_log_metadata` as text, in the words of Kafka's own dump tool.
 
-The epochs of the copier and fences are Ottla's own: they follow Kafka's fields, or stand alone.
+The epochs of the copier, fences and starts of restores are Ottla's own: they follow Kafka's fields,
+or stand alone.
 Source: KIP-1057; toString of RemoteLogSegmentMetadata, RemoteLogSegmentMetadataUpdate and
 RemotePartitionDeleteMetadata.
 """
@@ -48,6 +49,8 @@ def _text(message: object) -> str:
         return _snapshot(message)
     if isinstance(message, wire.FenceRecord):
         return _fence(message)
+    if isinstance(message, wire.RestoreStartedRecord):
+        return _restore_started(message)
     raise ValueError("Unknown record type")
 
 
@@ -118,6 +121,16 @@ def _fence(message: wire.FenceRecord) -> str:
         brokerId=message.broker_id,
         leaderEpoch=message.leader_epoch,
         tieredEpoch=message.tiered_epoch,
+    )
+
+
+def _restore_started(message: wire.RestoreStartedRecord) -> str:
+    return _java(
+        "RestoreStarted",
+        topicPartition=_partition(message.topic_id_partition),
+        eventTimestampMs=message.event_timestamp_ms,
+        brokerId=message.broker_id,
+        leaderEpoch=message.leader_epoch,
     )
 
 

@@ -31,14 +31,12 @@ from ottla.metadata.image import ClusterImage, TopicImage
 from ottla.metadata.records import Record, TopicTieringRecord
 from ottla.metadata.tiering import (
     NO_FLOOR,
+    WHOLE_TOPIC,
     TopicTiering,
     emptied,
     purged,
     tiering_record,
 )
-
-WHOLE_TOPIC: Final = (1 << 31) - 1
-"""The floor of a deleted topic: segments of all tiered epochs are dead."""
 
 UNKNOWN: Final = -1
 

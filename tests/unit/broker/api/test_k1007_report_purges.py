@@ -5,11 +5,11 @@ Method: the controller of the handlers' tests, after the deletion of a tiered to
 
 from ottla.base.errors import Error
 from ottla.base.ids import Uuid
-from ottla.controller.deletion.purge_reports import WHOLE_TOPIC
 from ottla.metadata.deletions import STARTED as STANDING
 from ottla.metadata.deletions import DeletionImage, Policy, Remote, deletion_records
 from ottla.metadata.features import OTTLA_VERSION
 from ottla.metadata.records import FeatureLevelRecord
+from ottla.metadata.tiering import WHOLE_TOPIC
 from ottla.wire.messages.describe_deletions import (
     DescribedDeletion,
     DescribeDeletionsRequest,

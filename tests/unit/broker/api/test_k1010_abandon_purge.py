@@ -9,10 +9,10 @@ import pytest
 
 from ottla.base.errors import Error
 from ottla.base.ids import Uuid
-from ottla.controller.deletion.purge_reports import WHOLE_TOPIC
 from ottla.metadata.deletions import STARTED, DeletionImage, Policy, Remote, deletion_records
 from ottla.metadata.features import OTTLA_VERSION, OTTLA_VERSION_LEVEL
 from ottla.metadata.records import FeatureLevelRecord
+from ottla.metadata.tiering import WHOLE_TOPIC
 from ottla.wire.messages.abandon_purge import AbandonPurgeRequest, AbandonPurgeResponse
 from ottla.wire.messages.describe_deletions import (
     DescribedDeletion,

@@ -279,7 +279,10 @@ def remote_log_metadata() -> list[bytes]:
         tiering_state=1,
         remote_floor_epoch=0,
     )
-    return [*map(remote.encode_message, (segment, update, deletion, fence))]
+    restore = remote.RestoreStartedRecord(
+        topic_id_partition=partition, broker_id=2, event_timestamp_ms=6, leader_epoch=5
+    )
+    return [*map(remote.encode_message, (segment, update, deletion, fence, restore))]
 
 
 def test_remote_log_metadata_are_printed_as_by_kafka(run: Run, tmp_path: Path) -> None:
@@ -302,10 +305,12 @@ def test_remote_log_metadata_are_printed_as_by_kafka(run: Run, tmp_path: Path) -
         "state=DELETE_PARTITION_MARKED, eventTimestampMs=0, brokerId=0}",
         f"payload: Fence{{topicPartition={topic}, state=ENABLED, remoteFloorEpoch=0, "
         "eventTimestampMs=5, brokerId=2, leaderEpoch=4, tieredEpoch=2}",
-        "payload: Error at offset 4, skipping. Unknown record type",
-        "payload: Error at offset 5, skipping. " + texts[5].partition("skipping. ")[2],
+        f"payload: RestoreStarted{{topicPartition={topic}, eventTimestampMs=6, brokerId=2, "
+        "leaderEpoch=5}",
+        "payload: Error at offset 5, skipping. Unknown record type",
+        "payload: Error at offset 6, skipping. " + texts[6].partition("skipping. ")[2],
     ]
-    assert texts[5].partition("skipping. ")[2]
+    assert texts[6].partition("skipping. ")[2]
 
 
 def test_leader_changes_are_printed_as_by_kafka_4_1(run: Run, tmp_path: Path) -> None:

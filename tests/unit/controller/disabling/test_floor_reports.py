@@ -11,7 +11,6 @@ import pytest
 
 from ottla.base.errors import Error
 from ottla.controller.deletion.purge_reports import (
-    WHOLE_TOPIC,
     PartitionPurge,
     PurgeProgress,
     PurgeReport,
@@ -21,6 +20,7 @@ from ottla.controller.deletion.purge_reports import (
 from ottla.metadata.deletions import DeletionImage, Policy, deletion_records
 from ottla.metadata.records import Record
 from ottla.metadata.tiering import (
+    WHOLE_TOPIC,
     DisablePolicy,
     RestoredPartition,
     TieringState,

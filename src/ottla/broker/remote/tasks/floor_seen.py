@@ -16,14 +16,18 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class FloorSeen:
-    """The highest floor of a partition that this process has replayed, and when (monotonic)."""
+    """The floor of a partition as this process has replayed it, and since when (monotonic).
+
+    It falls where a restore has lifted the fence of a purge: what dies afterwards is not dead since
+    then.
+    """
 
     floor: int = NO_FLOOR
     at_ms: int = 0
 
     def look(self, remote: "RemoteLog | None", now_ms: int) -> None:
-        """Note the floor, if it is a new one."""
-        if remote is not None and remote.floor > self.floor:
+        """Note the floor, if it is another one."""
+        if remote is not None and remote.floor != self.floor:
             self.floor, self.at_ms = remote.floor, now_ms
 
     def dead_since_ms(self, segment: SegmentMetadata, now_ms: int) -> int:

@@ -34,8 +34,8 @@ from ottla.broker.remote.dialogue import Dialogue, Wakeup, wait
 from ottla.broker.remote.environment import RemoteEnvironment
 from ottla.broker.remote.store_calls import ATTEMPT_MS_MAX, LATE_WRITE_MS
 from ottla.broker.remote.tasks.leader_term import APPENDS_MAX, copy_ms_max
-from ottla.controller.deletion.purge_reports import UNKNOWN, WHOLE_TOPIC
-from ottla.metadata.tiering import TieringState
+from ottla.controller.deletion.purge_reports import UNKNOWN
+from ottla.metadata.tiering import WHOLE_TOPIC, TieringState
 from ottla.tiered.object_names import (
     ObjectKind,
     manifest_prefix,
@@ -59,7 +59,8 @@ SEGMENTS_PER_DELETE_MAX: Final = NAMES_PER_DELETE_MAX // len(ObjectKind)
 """Segments whose objects one request deletes."""
 
 EPOCH_MAX: Final = WHOLE_TOPIC
-"""No leader epoch and no tiered epoch is larger, so no later fence lifts this one."""
+"""No leader epoch and no tiered epoch is larger, so no later fence lifts this one. Only a restore
+of the topic does (`restore_task`)."""
 
 LISTING_LAG_MS: Final = 10_000
 """How late a store may list an object."""

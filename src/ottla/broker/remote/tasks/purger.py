@@ -29,9 +29,9 @@ from ottla.broker.remote.dialogue import Task
 from ottla.broker.remote.environment import RemoteEnvironment
 from ottla.broker.remote.tasks.purge_reporter import REPORT_SOON_MS, Key, PurgeReporter
 from ottla.broker.remote.tasks.purge_task import DeletedPartition, PurgeTask
-from ottla.controller.deletion.purge_reports import WHOLE_TOPIC
 from ottla.metadata.deletions import DeletionImage
 from ottla.metadata.image import ClusterImage
+from ottla.metadata.tiering import WHOLE_TOPIC
 from ottla.tiered.metadata_partition import metadata_partition
 from ottla.wire.messages import report_purges as wire
 

@@ -15,7 +15,9 @@ know that it was replaced, the steps are repeated. A fence that came in front of
 turn those that a dead leader had only started into deleted ones.
 
 Where the metadata still has a fence of the partition's earlier life its segments are known, and
-newer than the manifests: then only the last two steps are done.
+newer than the manifests: then only the last two steps are done. Not if that is the fence of a purge
+that was abandoned: it has given up all segments, and refuses every later fence. It is lifted first,
+and then the partition is restored as one of which nothing is known.
 """
 
 import logging
@@ -28,9 +30,11 @@ from ottla.broker.remote.dialogue import Dialogue, wait
 from ottla.broker.remote.store_calls import ATTEMPT_MS_MAX
 from ottla.broker.remote.tasks.leader_term import APPENDS_MAX, LeaderTerm
 from ottla.broker.remote.tasks.manifest_reader import read_state
+from ottla.metadata.tiering import WHOLE_TOPIC
 from ottla.tiered.segment_metadata import (
     Fence,
     MetadataRecord,
+    RestoreStarted,
     SegmentState,
     copy_finished,
     copy_started,
@@ -55,7 +59,9 @@ def is_being_restored(remote: "RemoteLog", restored: "RestoredPartition | None")
     if restored is None:
         return False
     fence = remote.fence
-    return fence is None or fence.leader_epoch < restored.leader_epoch
+    if fence is None or fence.floor >= WHOLE_TOPIC:
+        return True
+    return fence.leader_epoch < restored.leader_epoch
 
 
 class RestoreTask:
@@ -93,6 +99,8 @@ class RestoreTask:
         return self._term.environment.metadata.replayed(log.topic_id, log.partition)
 
     def _restore(self, remote: "RemoteLog") -> Dialogue[StoreError | ApiError | OSError | None]:
+        if remote.floor >= WHOLE_TOPIC:
+            return (yield from self._append([self._started()]))
         if remote.fence is None and self._restored.end_offset:
             state = yield from self._read()
             if isinstance(state, StoreError | OSError):
@@ -159,6 +167,17 @@ class RestoreTask:
         log = self._term.log
         return (
             yield from wait(self._term.environment.publish_log_start(log, log.log_start_offset))
+        )
+
+    def _started(self) -> RestoreStarted:
+        term, log, environment = self._term, self._term.log, self._term.environment
+        return RestoreStarted(
+            topic=log.topic,
+            topic_id=log.topic_id,
+            partition=log.partition,
+            broker_id=environment.node_id,
+            leader_epoch=term.leader_epoch,
+            event_timestamp_ms=environment.clock.now_ms(),
         )
 
     def _fence(self) -> Fence:

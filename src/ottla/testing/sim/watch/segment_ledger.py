@@ -8,9 +8,11 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from ottla.base.ids import Uuid
+from ottla.metadata.tiering import WHOLE_TOPIC
 from ottla.tiered.segment_metadata import (
     Fence,
     MetadataRecord,
+    RestoreStarted,
     SegmentMetadata,
     SegmentState,
     SegmentUpdate,
@@ -38,6 +40,9 @@ class SegmentLedger:
         """Apply the next committed record; return the segment that it made unreadable, if any."""
         if isinstance(record, Fence):
             self._raise_fence(record)
+            return None
+        if isinstance(record, RestoreStarted):
+            self._lift_purge()
             return None
         known = self.segments.get(record.segment_id)
         is_copy = record.state in (COPYING, READABLE)
@@ -72,6 +77,11 @@ class SegmentLedger:
                 continue
             if segment.state is not DOOMED and self._is_refused(segment):
                 self.segments[segment_id] = replace(segment, state=DOOMED)
+
+    def _lift_purge(self) -> None:
+        if self.fence is not None and self.fence.floor == WHOLE_TOPIC:
+            self.fence = None
+            self.segments.clear()
 
     def _is_refused(self, copy: SegmentMetadata | SegmentUpdate) -> bool:
         fence = self.fence

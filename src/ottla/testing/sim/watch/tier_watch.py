@@ -44,6 +44,7 @@ from ottla.tiered.object_names import (
 from ottla.tiered.segment_metadata import (
     NO_FLOOR,
     Fence,
+    RestoreStarted,
     SegmentMetadata,
     SegmentState,
     SegmentUpdate,
@@ -277,10 +278,10 @@ class TierWatch:
         self._known[key].add(ledger.states())
         if len(ledger.finished) > finished:
             self.sim.mark("tier-segment-copied")
-        if not isinstance(record, Fence):
-            self._changed(record, ledger)
-        else:
+        if isinstance(record, Fence):
             self._fenced(record)
+        elif not isinstance(record, RestoreStarted):
+            self._changed(record, ledger)
         if isinstance(record, Fence) and record.floor > NO_FLOOR:
             self._look_at_replicas(key, f"the segments up to tiered epoch {record.floor} are dead")
         if unreadable is not None:

@@ -23,7 +23,7 @@ from ottla.broker.remote.tasks.purge_task import (
     DeletedPartition,
     PurgeTask,
 )
-from ottla.controller.deletion.purge_reports import WHOLE_TOPIC
+from ottla.metadata.tiering import WHOLE_TOPIC
 from ottla.tiered.metadata_records import encode
 from ottla.tiered.object_names import manifest_name, object_names, partition_prefix
 from ottla.tiered.segment_metadata import (

@@ -8,7 +8,9 @@ steps, after which it starts again, is elected again, or another one takes over.
 import pytest
 
 from ottla.broker.logs.log_creation import begin_restored
-from ottla.metadata.tiering import RestoredPartition, TopicTiering
+from ottla.broker.remote.dialogue import Task
+from ottla.broker.remote.tasks.purge_task import DeletedPartition, PurgeTask
+from ottla.metadata.tiering import WHOLE_TOPIC, RestoredPartition, TopicTiering
 from ottla.tiered.object_names import manifest_name, parse_manifest_name
 from ottla.tiered.restore_plan import RestorePlan, StoredPartition, plan_restore
 from ottla.tiered.segment_metadata import Fence, SegmentState
@@ -218,6 +220,86 @@ def test_metadata_of_an_earlier_life_are_newer_than_the_manifests() -> None:
     broker.lead(6, tiering_of(plan))
     bench.run(HOUR_S)
     bench.check(broker, ALL)
+
+
+def purge_and_abandon(bench: Bench) -> None:
+    """Purge the deleted topic while the store is down, for as long as the operator waits."""
+    purger = bench.broker(8)
+    environment = purger.life.environment
+    task = PurgeTask(
+        environment,
+        DeletedPartition(topic=TOPIC, topic_id=TOPIC_ID, partition=0),
+        failed=lambda task, error, pause_ms: None,
+        purged=lambda: None,
+    )
+    running = Task(task.run(), environment.timers, environment.clock)
+    bench.model.faults.is_down = True
+    purger.do(running.start)
+    bench.run(60)
+    running.cancel()
+    bench.model.faults.is_down = False
+    assert bench.metadata.replayed().floor == WHOLE_TOPIC
+
+
+def restore_after_abandoned_purge(
+    bench: Bench, crash_at: int | None = None, *, seconds: float = 60
+) -> tuple[BenchBroker, RestorePlan]:
+    earlier = bench.metadata
+    plan = lost_cluster(bench)
+    bench.metadata = earlier
+    purge_and_abandon(bench)
+    bench.restored = restored_of(plan)
+    broker = new_broker(bench, 1)
+    broker.start(crash_at=crash_at)
+    broker.lead(bench.restored.leader_epoch, tiering_of(plan))
+    bench.run(seconds)
+    return broker, plan
+
+
+def test_a_purge_that_was_abandoned_does_not_count_for_the_restored_topic() -> None:
+    bench = Bench()
+    broker, _ = restore_after_abandoned_purge(bench)
+    bench.check(broker, ALL)
+    broker.produce(epoch=6)
+    broker.roll()
+    bench.run(60)
+    bench.check(broker, [*ALL, (40, 50)])
+
+
+@pytest.mark.drawn(8, of="every step")
+@pytest.mark.forms(1)
+@pytest.mark.parametrize("take_over", ["restarted", "another"])
+def test_every_step_after_an_abandoned_purge_may_be_the_last(take_over: str) -> None:
+    broker, _ = restore_after_abandoned_purge(Bench())
+    count, names = broker.life.steps.count, broker.life.steps.names
+    for crash_at in range(1, count + 1):
+        bench = Bench()
+        broker, plan = restore_after_abandoned_purge(bench, crash_at)
+        assert not broker.life.process.alive
+        if take_over == "another":
+            broker = new_broker(bench, 2)
+        else:
+            broker.start()
+        broker.lead(7, tiering_of(plan))
+        bench.run(1.2 * HOUR_S)
+        try:
+            bench.check(broker, ALL)
+        except AssertionError as error:
+            step = f"crash at step {crash_at}, {names[crash_at - 1]}"
+            raise AssertionError(f"{step}: {error}") from error
+
+
+def test_a_replaced_leader_lifts_no_fence_of_the_restored_topic() -> None:
+    for metadata_lag_ms in (20, 500):
+        bench = Bench(metadata_lag_ms=metadata_lag_ms)
+        _, plan = restore_after_abandoned_purge(bench, seconds=0.01)
+        second = new_broker(bench, 2)
+        second.lead(7, tiering_of(plan))
+        bench.run(HOUR_S)
+        bench.check(second, ALL)
+        fence = bench.metadata.replayed().fence
+        assert fence is not None
+        assert (fence.leader_epoch, fence.floor) == (7, 0)
 
 
 def test_a_damaged_manifest_is_reported_and_nothing_is_lost() -> None:

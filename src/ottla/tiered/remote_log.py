@@ -9,8 +9,8 @@ each alike:
   or another tiered epoch, or if they are at its floor or below. DELETE_STARTED and DELETE_FINISHED
   are judged by state alone.
 - The fence of a deleted topic's purge has the largest epochs, so no other one follows. If the purge
-  was abandoned and the topic is restored, RestoreStarted lifts that fence, and all segments before
-  it are forgotten.
+  was abandoned and the topic is restored, RestoreStarted lifts that fence, or another one of the
+  topic's earlier life, and all segments before it are forgotten.
 - A copy that a fence of newer epochs finds unfinished will never finish: it counts as
   DELETE_STARTED from the fence on. So does every segment of the fence's floor and below. A fence of
   the same epochs, repeated after a lost answer, interrupts nothing.
@@ -94,7 +94,7 @@ class RemoteLog:
         elif isinstance(record, SegmentUpdate):
             is_valid = self._update(record)
         elif isinstance(record, RestoreStarted):
-            is_valid = self._lift_purge()
+            is_valid = self._start_anew(record)
         else:
             is_valid = self._apply_fence(record)
         self.refused += not is_valid
@@ -175,17 +175,18 @@ class RemoteLog:
         if was_readable:
             self._readable = SegmentIndex(self.finished())
 
-    def _lift_purge(self) -> bool:
-        """Forget all that a purge's fence has given up, and that fence; no change without one.
-
-        None of the segments is readable: they are dead.
-        """
-        if self.floor < WHOLE_TOPIC:
+    def _start_anew(self, restore: RestoreStarted) -> bool:
+        """Forget the topic's earlier life, if the last fence is of it."""
+        fence = self.fence
+        if fence is None:
+            return False
+        if fence.floor < WHOLE_TOPIC and fence.leader_epoch >= restore.leader_epoch:
             return False
         for segment in self._ordered:
             self._note(segment, segment)
         self._by_id.clear()
         self._ordered.clear()
+        self._readable = SegmentIndex()
         self.fence = None
         return True
 

@@ -6,7 +6,7 @@ forgotten (DELETE_FINISHED). A copy that failed is deleted in the same way.
 
 Two records are Ottla's own. A leader writes a fence before its first copy in a leader epoch or
 tiered epoch: copies of older epochs are refused from there on (`remote_log.py`). The start of a
-restore is written where the fence of an earlier life's purge refuses everything.
+restore is written where a fence of the topic's earlier life refuses what comes now.
 
 Source: KIP-405; RemoteLogSegmentMetadata, RemoteLogSegmentState.
 """
@@ -146,10 +146,11 @@ class Fence:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestoreStarted:
-    """The topic was deleted, its purge given up, and it is restored with its id: from here on
-    nothing counts that is before the purge's fence, nor that fence.
+    """The partition is restored as one of which nothing is known: from here on neither the last
+    fence counts, nor any segment before.
 
-    Where the last fence is another one it has no effect. `leader_epoch`: of who restores.
+    `leader_epoch`: the first one of the restored topic. A fence of it or a larger one is the
+    restored topic's own, so that this has no effect; but that of a purge has the largest.
     """
 
     topic: str

@@ -240,8 +240,20 @@ def test_a_restore_lifts_the_fence_of_an_abandoned_purge() -> None:
     assert (log.refused, log.fence, numbers(log)) == (2, fence(6, 2), {1: FINISHED})
 
 
-@pytest.mark.parametrize("last", [[], [fence(5, 2)], [fence(5, 2, floor=1)]])
-def test_the_start_of_a_restore_changes_nothing_without_a_purge(last: list[Fence]) -> None:
+def test_a_restore_lifts_a_fence_of_earlier_leader_epochs() -> None:
+    log = copied(segment(1, 0, 9), segment(2, 10, 19))
+    log.replay(fence(5, 3, floor=2))
+    log.replay(restore_started(6))
+    assert (log.refused, log.fence, numbers(log)) == (0, None, {})
+    log = copied(segment(1, 0, 9))
+    log.replay(fence(5, 3))
+    log.replay(restore_started(6))
+    assert (log.refused, log.fence, numbers(log)) == (0, None, {})
+    assert (log.segment_for(1, 5), log.highest_offset(1)) == (None, -1)
+
+
+@pytest.mark.parametrize("last", [[], [fence(6, 2)], [fence(7, 2, floor=1)]])
+def test_the_start_of_a_restore_changes_nothing_of_the_restored_topic(last: list[Fence]) -> None:
     log = copied(segment(1, 0, 9, tiered_epoch=2))
     for each in last:
         log.replay(each)

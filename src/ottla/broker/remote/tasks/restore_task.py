@@ -15,9 +15,10 @@ know that it was replaced, the steps are repeated. A fence that came in front of
 turn those that a dead leader had only started into deleted ones.
 
 Where the metadata still has a fence of the partition's earlier life its segments are known, and
-newer than the manifests: then only the last two steps are done. Not if that is the fence of a purge
-that was abandoned: it has given up all segments, and refuses every later fence. It is lifted first,
-and then the partition is restored as one of which nothing is known.
+newer than the manifests: then only the last two steps are done. But not if that fence refuses this
+life's fences or copies. A purge that was abandoned has left such a one; so has a topic whose remote
+storage was turned off and on after its last manifest. It is lifted first, and then the partition is
+restored as one of which nothing is known.
 """
 
 import logging
@@ -99,7 +100,7 @@ class RestoreTask:
         return self._term.environment.metadata.replayed(log.topic_id, log.partition)
 
     def _restore(self, remote: "RemoteLog") -> Dialogue[StoreError | ApiError | OSError | None]:
-        if remote.floor >= WHOLE_TOPIC:
+        if self._is_refused_by(remote.fence):
             return (yield from self._append([self._started()]))
         if remote.fence is None and self._restored.end_offset:
             state = yield from self._read()
@@ -110,6 +111,13 @@ class RestoreTask:
                 return error
         error = yield from self._publish_log_start()
         return error if error is not None else (yield from self._append([self._fence()]))
+
+    def _is_refused_by(self, fence: Fence | None) -> bool:
+        """Tell whether a fence of the earlier life refuses this term's fence, or all its copies."""
+        tiered_epoch = self._term.tiering.tiered_epoch
+        return fence is not None and (
+            fence.tiered_epoch > tiered_epoch or fence.floor >= tiered_epoch
+        )
 
     def _read(self) -> Dialogue["ManifestState | StoreError | OSError"]:
         term, log = self._term, self._term.log
@@ -170,13 +178,13 @@ class RestoreTask:
         )
 
     def _started(self) -> RestoreStarted:
-        term, log, environment = self._term, self._term.log, self._term.environment
+        log, environment = self._term.log, self._term.environment
         return RestoreStarted(
             topic=log.topic,
             topic_id=log.topic_id,
             partition=log.partition,
             broker_id=environment.node_id,
-            leader_epoch=term.leader_epoch,
+            leader_epoch=self._restored.leader_epoch,
             event_timestamp_ms=environment.clock.now_ms(),
         )
 

@@ -42,7 +42,7 @@ class SegmentLedger:
             self._raise_fence(record)
             return None
         if isinstance(record, RestoreStarted):
-            self._lift_purge()
+            self._start_anew(record)
             return None
         known = self.segments.get(record.segment_id)
         is_copy = record.state in (COPYING, READABLE)
@@ -78,8 +78,9 @@ class SegmentLedger:
             if segment.state is not DOOMED and self._is_refused(segment):
                 self.segments[segment_id] = replace(segment, state=DOOMED)
 
-    def _lift_purge(self) -> None:
-        if self.fence is not None and self.fence.floor == WHOLE_TOPIC:
+    def _start_anew(self, restore: RestoreStarted) -> None:
+        last = self.fence
+        if last and (last.floor == WHOLE_TOPIC or last.leader_epoch < restore.leader_epoch):
             self.fence = None
             self.segments.clear()
 

@@ -5,12 +5,15 @@ log begins where the restore plan says, restores: once without a crash, then wit
 steps, after which it starts again, is elected again, or another one takes over.
 """
 
+from dataclasses import replace
+
 import pytest
 
 from ottla.broker.logs.log_creation import begin_restored
 from ottla.broker.remote.dialogue import Task
 from ottla.broker.remote.tasks.purge_task import DeletedPartition, PurgeTask
 from ottla.metadata.tiering import WHOLE_TOPIC, RestoredPartition, TopicTiering
+from ottla.tiered.metadata_records import encode
 from ottla.tiered.object_names import manifest_name, parse_manifest_name
 from ottla.tiered.restore_plan import RestorePlan, StoredPartition, plan_restore
 from ottla.tiered.segment_metadata import Fence, SegmentState
@@ -220,6 +223,31 @@ def test_metadata_of_an_earlier_life_are_newer_than_the_manifests() -> None:
     broker.lead(6, tiering_of(plan))
     bench.run(HOUR_S)
     bench.check(broker, ALL)
+
+
+@pytest.mark.parametrize(("tiered_epoch", "floor"), [(3, 0), (3, 2), (2, 2)])
+def test_a_fence_of_an_earlier_life_does_not_refuse_the_restored_topic(
+    tiered_epoch: int, floor: int
+) -> None:
+    """Remote storage was turned off, and on again perhaps, after the last manifest."""
+    bench = Bench()
+    earlier = bench.metadata
+    plan = lost_cluster(bench)
+    assert plan.tiered_epoch == 2
+    bench.metadata = earlier
+    last = earlier.replayed().fence
+    assert last is not None
+    earlier.arrived(encode(replace(last, tiered_epoch=tiered_epoch, floor=floor)))
+    bench.restored = restored_of(plan)
+    broker = new_broker(bench, 1)
+    broker.lead(6, tiering_of(plan))
+    bench.run(60)
+    bench.check(broker, ALL)
+    broker.produce(epoch=6)
+    broker.roll()
+    bench.run(60)
+    bench.check(broker, [*ALL, (40, 50)])
+    assert len(earlier.values) < 40
 
 
 def purge_and_abandon(bench: Bench) -> None:

@@ -28,6 +28,7 @@ from ottla.tiered.metadata_records import encode
 from ottla.tiered.object_names import manifest_name, object_names, partition_prefix
 from ottla.tiered.segment_metadata import (
     Fence,
+    RestoreStarted,
     SegmentMetadata,
     SegmentState,
     SegmentUpdate,
@@ -157,6 +158,32 @@ def test_the_end_waits_for_the_replicas() -> None:
     assert not purge.task.is_purged
     bench.run(20)
     check(bench, purge)
+
+
+def test_a_leader_that_still_restores_the_deleted_topic_does_not_end_its_purge() -> None:
+    """1. The topic was restored, its leader has just begun, and it is deleted again.
+    2. The purge's fence is replayed. The leader does not know of the deletion: it takes the fence
+       for one of the topic's earlier life, lifts it, and takes over segments.
+    3. The leader hears of the deletion.
+    """
+    for seconds in (0, 1, 40, 200):
+        bench = Bench()
+        stop(copied(bench))
+        segment = bench.segments()[0]
+        purger = bench.broker(2)
+        purge = Purge(purger, purger.life, replicas_are_over=False)
+        purger.life.reader.changed = lambda partition: None  # Only that it became ready wakes it.
+        bench.run(seconds)
+        started = RestoreStarted(
+            topic=TOPIC, topic_id=TOPIC_ID, partition=0, broker_id=1, leader_epoch=EPOCH + 1,
+            event_timestamp_ms=0,
+        )  # fmt: skip
+        bench.metadata.arrived(encode(started))
+        names = add_segments(bench, segment, 3)
+        purge.replicas_end()
+        bench.run(HOUR_S)
+        check(bench, purge)
+        assert not set(names) & set(bench.model.objects)
 
 
 def test_more_segments_than_one_request_may_name() -> None:

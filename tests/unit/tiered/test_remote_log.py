@@ -19,6 +19,7 @@ from ottla.tiered.remote_log import RemoteLog
 from ottla.tiered.segment_metadata import (
     Fence,
     MetadataRecord,
+    RestoreStarted,
     SegmentMetadata,
     SegmentState,
     epoch_ranges,
@@ -314,7 +315,8 @@ def records() -> st.SearchStrategy[MetadataRecord]:
     starts = st.builds(started, ids, **epochs)
     updates = st.builds(update, ids, st.sampled_from(list(SegmentState)), **epochs)
     fences = st.builds(fence, st.integers(0, 3), st.integers(1, 3), floor=st.integers(0, 2))
-    return st.one_of(starts, updates, updates, updates, fences)
+    restores = st.builds(restore_started, st.integers(0, 4))
+    return st.one_of(starts, updates, updates, updates, fences, st.just(PURGED), restores)
 
 
 def judged(history: list[MetadataRecord], number: int) -> SegmentMetadata | None:
@@ -336,6 +338,10 @@ def judged(history: list[MetadataRecord], number: int) -> SegmentMetadata | None
             )
             if (known.state is STARTED and not is_current) or known.tiered_epoch <= last.floor:
                 known = replace(known, state=DELETING)
+            continue
+        if isinstance(record, RestoreStarted):
+            if last and (last == PURGED or last.leader_epoch < record.leader_epoch):
+                last = known = None
             continue
         if record.segment_id != segment_id(number):
             continue

@@ -1,6 +1,7 @@
 """The judge of remote segments and the product's own replay agree, record by record.
 
-Method: hypothesis makes up records of two leaders and tiered epochs, legal or not.
+Method: hypothesis makes up records of some leaders and tiered epochs, legal or not, and of purges
+and restores.
 """
 
 from itertools import product
@@ -8,10 +9,11 @@ from itertools import product
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ottla.metadata.tiering import WHOLE_TOPIC
 from ottla.testing.sim.watch.segment_ledger import SegmentLedger, first_uncovered
 from ottla.tiered.remote_log import RemoteLog
 from ottla.tiered.segment_metadata import MetadataRecord, SegmentState
-from tests.unit.tiered.support import FINISHED, fence, segment, update
+from tests.unit.tiered.support import FINISHED, fence, restore_started, segment, update
 
 EPOCHS = list(product((1, 2, 3), repeat=2))
 """Of leaders and of tiering."""
@@ -28,7 +30,9 @@ UPDATES = [
     for leader, tiered in EPOCHS
 ]
 FENCES = [fence(leader, tiered, floor=floor) for leader, tiered in EPOCHS for floor in (0, 1, 2)]
-RECORDS: list[MetadataRecord] = [*SEGMENTS, *UPDATES, *FENCES]
+FENCES += 6 * [fence(WHOLE_TOPIC, WHOLE_TOPIC, floor=WHOLE_TOPIC)]
+RESTORES = 4 * [restore_started(leader) for leader in (1, 2, 3)]
+RECORDS: list[MetadataRecord] = [*SEGMENTS, *UPDATES, *FENCES, *RESTORES]
 
 
 @given(st.lists(st.sampled_from(RECORDS), max_size=30))

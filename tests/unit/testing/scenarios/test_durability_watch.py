@@ -130,6 +130,22 @@ def watched(disk: SimDisk) -> History:
     return history
 
 
+def hosting(disk: SimDisk, *, is_leader: bool = True, **log: Any) -> tuple[Sim, History]:
+    """Return a cluster whose broker has nothing but a log, and what is found there."""
+    sim, history = Sim(1, brokers=1, controllers=1), History()
+    partition = SimpleNamespace(
+        topic_id=NO_UUID,
+        partition_id=0,
+        is_leader=is_leader,
+        log=SimpleNamespace(topic="t", partition=0, directory=DIRECTORY, **log),
+    )
+    broker = SimpleNamespace(replicas=SimpleNamespace(hosted=lambda: [partition]))
+    node: Any = SimpleNamespace(id=1, disk=disk, is_controller=False, broker=broker)
+    sim.nodes[1] = node
+    DurabilityWatch(sim, history, LogWatch(sim, history.log_events.append))
+    return sim, history
+
+
 def checkpoint(disk: SimDisk, offset: int) -> None:
     disk.write_atomic(f"/data/{names.RECOVERY_POINTS}", encode_offsets({("t", 0): offset}))
 
@@ -203,21 +219,13 @@ def test_a_remote_segment_is_deleted_once_the_log_start_is_on_disk(
     broken: bool,
     has_remote_prefix: bool,
 ) -> None:
-    sim, history = Sim(1, brokers=1, controllers=1), History()
-    log = SimpleNamespace(
-        topic="t",
-        partition=0,
-        directory=DIRECTORY,
+    sim, history = hosting(
+        disk,
+        is_leader=is_leader,
         failed=False,
         log_start_offset=10,
         has_remote_prefix=has_remote_prefix,
     )
-    partition = SimpleNamespace(topic_id=NO_UUID, partition_id=0, log=log, is_leader=is_leader)
-    replicas = SimpleNamespace(hosted=lambda: [partition])
-    broker = SimpleNamespace(replicas=replicas)
-    node: Any = SimpleNamespace(id=1, disk=disk, is_controller=False, broker=broker)
-    sim.nodes[1] = node
-    DurabilityWatch(sim, history, LogWatch(sim, history.log_events.append))
     segment(disk, 20 if has_remote_prefix else 0)
     if stored is not None:
         disk.write_atomic(f"/data/{names.LOG_STARTS}", encode_offsets({("t", 0): stored}))
@@ -233,20 +241,12 @@ def test_a_segment_is_deleted_by_retention_once_the_log_start_is_on_disk(
     disk: SimDisk, first: int, stored: int | None, broken: bool
 ) -> None:
     """Where the log still begins with it, it is deleted for another reason."""
-    sim, history = Sim(1, brokers=1, controllers=1), History()
-    log = SimpleNamespace(
-        topic="t",
-        partition=0,
-        directory=DIRECTORY,
+    _, history = hosting(
+        disk,
         config=SimpleNamespace(remote_storage=False),
         has_remote_prefix=False,
         segments=SimpleNamespace(first=SimpleNamespace(base_offset=first)),
     )
-    replicas = SimpleNamespace(hosted=lambda: [SimpleNamespace(log=log)])
-    broker = SimpleNamespace(replicas=replicas)
-    node: Any = SimpleNamespace(id=1, disk=disk, is_controller=False, broker=broker)
-    sim.nodes[1] = node
-    DurabilityWatch(sim, history, LogWatch(sim, history.log_events.append))
     segment(disk, 0)
     if stored is not None:
         disk.write_atomic(f"/data/{names.LOG_STARTS}", encode_offsets({("t", 0): stored}))

@@ -369,8 +369,9 @@ class DirLoader:
         assert key not in self.directory.logs
         checkpointed = self._contents.entry(names.HIGH_WATERMARKS, key)
         # A truncation below it happens after an unclean election only; nothing was lost here.
-        high_watermark = min(checkpointed, lowest(result.limits.values()).high_watermark)
-        if result.log_end_offset < max(high_watermark, _start_of_truncated(result)):
+        limit = lowest(result.limits.values()).high_watermark
+        high_watermark = min(checkpointed, limit)
+        if result.log_end_offset < max(high_watermark, _start_of_truncated(result, limit)):
             self.directory.note_below_high_watermark(partition_dir.name)
         log = self.directory.logs[key] = PartitionLog(
             self._ports,
@@ -404,12 +405,11 @@ class DirLoader:
         self.done.complete(None)
 
 
-def _start_of_truncated(found: LoadedLog) -> int:
-    """Return where a log was to start anew whose process was killed when no segment was left.
+def _start_of_truncated(found: LoadedLog, limit: int) -> int:
+    """Return where an empty log was to start whose process was killed in its truncation, or 0.
 
-    Its replica had all records up to there, or was not in sync. Else return 0.
+    Its replica had all records up to there, or was not in sync. `limit`: of the high watermark.
     """
-    limit = lowest(found.limits.values()).high_watermark
     is_empty = not any(segment.size for segment in found.segments)
     return limit if is_empty and limit < NO_LIMITS.high_watermark else 0
 

@@ -23,11 +23,11 @@ from ottla.coordinator.records import (
     decode_key,
 )
 from ottla.log.partition_log import PartitionLog
-from ottla.records.batch import iter_headers
-from ottla.records.errors import RecordsError
+from ottla.records.batch import BatchHeader
 from ottla.records.record import Record, read_records
 from ottla.testing.history.history import History
 from ottla.testing.history.nodes import COORDINATION, RuleBroken
+from ottla.testing.scenarios.batch_reader import BatchReader
 from ottla.testing.sim import Sim
 from ottla.testing.sim.disk import SimDisk
 from ottla.testing.sim.node import SimNode
@@ -86,29 +86,14 @@ class OffsetsLog:
 
     def __init__(self, disk: SimDisk) -> None:
         self._disk = disk
-        self._read: dict[str, tuple[bytes, list[tuple[int, list[Commit]]]]] = {}
-        """By path, what was read last of a segment: the end of each batch, and its commits."""
+        self._reader = BatchReader(_commits)
 
     def commits(self, log: PartitionLog) -> Iterator[Commit]:
         """Yield the commits, those of compacted ones that are left."""
         for segment in log.segments:
             path = segment.log.path  # A cleaned one may not have its last name yet.
-            for _, commits in self._batches(path, bytes(self._disk.data_of(path))):
+            for _, commits in self._reader.batches(path, bytes(self._disk.data_of(path))):
                 yield from commits
-
-    def _batches(self, path: str, data: bytes) -> list[tuple[int, list[Commit]]]:
-        before, batches = self._read.get(path, (b"", []))
-        while batches and data[: batches[-1][0]] != before[: batches[-1][0]]:
-            batches.pop()
-        try:
-            for at, header in iter_headers(data, batches[-1][0] if batches else 0):
-                records = () if header.is_control else read_records(data, at, header)
-                commits = [each for each in map(_commit, records) if each is not None]
-                batches.append((at + header.size_in_bytes, commits))
-        except RecordsError:
-            pass  # Of a disk that is full, or damaged: `log_files` looks for that.
-        self._read[path] = (data, batches)
-        return batches
 
 
 class Asked(NamedTuple):
@@ -254,6 +239,12 @@ def _is_of(commit: Commit | None, found: OffsetFetchResponsePartitions, topic_id
 
 def _offset(commit: Commit | None) -> int:
     return -1 if commit is None or commit.value is None else commit.value.offset
+
+
+def _commits(data: bytes, at: int, header: BatchHeader) -> list[Commit]:
+    """Return the commits of a batch."""
+    records = () if header.is_control else read_records(data, at, header)
+    return [each for each in map(_commit, records) if each is not None]
 
 
 def _commit(record: Record) -> Commit | None:

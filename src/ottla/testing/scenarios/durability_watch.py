@@ -31,6 +31,7 @@ from ottla.records.batch import BatchHeader, iter_headers
 from ottla.records.errors import RecordsError
 from ottla.testing.history.history import History
 from ottla.testing.history.nodes import DURABILITY, RuleBroken
+from ottla.testing.scenarios.batch_reader import BatchReader
 from ottla.testing.sim import Sim
 from ottla.testing.sim.disk import SimDisk
 from ottla.testing.sim.watch import observations as seen
@@ -39,7 +40,6 @@ from ottla.tiered.segment_metadata import SegmentState
 
 NAMED_DURABLE = (names.LOG, names.LOG + names.SWAP, names.SNAPSHOT, METADATA_SNAPSHOT)
 """The ends of names that only files get whose content is on disk."""
-
 
 DELETION_BEGAN = SegmentState.DELETE_STARTED.name
 COMPARED_BATCHES = 20
@@ -50,8 +50,10 @@ class _Batch(NamedTuple):
     base_offset: int
     last_offset: int
     epoch: int
-    end: int
-    """Its end in the file, in bytes."""
+
+
+def _batch(_data: bytes, _at: int, header: BatchHeader) -> _Batch:
+    return _Batch(header.base_offset, header.last_offset, header.partition_leader_epoch)
 
 
 class DurableLog:
@@ -60,46 +62,30 @@ class DurableLog:
     def __init__(self, disk: SimDisk, directory: str) -> None:
         self._disk = disk
         self._directory = directory
-        self._read: dict[int, tuple[bytes, list[_Batch]]] = {}
-        """By base offset, what was read last of a segment, and its batches."""
+        self._reader = BatchReader(_batch)
 
     def epoch_of(self, offset: int) -> int | None:
         """Return the epoch of the record at an offset; None = it is not durable."""
-        segments = _segments(self._disk.durable_files_in(self._directory))
-        base = max((each for each in segments if each <= offset), default=None)
-        if base is None:
-            return None
-        for batch in reversed(self._batches(base, segments[base])):
-            if batch.base_offset <= offset:
-                return batch.epoch if offset <= batch.last_offset else None
-        return None
+        batch = next(self._back_from(offset), None)
+        return None if batch is None or batch.last_offset < offset else batch.epoch
 
     def tail(self, offset: int) -> list[tuple[int, int]]:
         """Return the last offset and the epoch of batches up to an offset, the newest first.
 
         They are some of those in the newest segment.
         """
+        newest = islice(self._back_from(offset), COMPARED_BATCHES)
+        return [(each.last_offset, each.epoch) for each in newest]
+
+    def _back_from(self, offset: int) -> Iterator[_Batch]:
+        """Yield the batches of an offset's segment, from that of the offset back."""
         segments = _segments(self._disk.durable_files_in(self._directory))
         base = max((each for each in segments if each <= offset), default=None)
-        if base is None:
-            return []
-        batches = self._batches(base, segments[base])
-        newest = (each for each in reversed(batches) if each.base_offset <= offset)
-        return [(each.last_offset, each.epoch) for each in islice(newest, COMPARED_BATCHES)]
-
-    def _batches(self, base: int, data: bytes) -> list[_Batch]:
-        before, batches = self._read.get(base, (b"", []))
-        if data is not before:
-            while batches and data[: batches[-1].end] != before[: batches[-1].end]:
-                batches.pop()
-            for end, header in _headers(data, batches[-1].end if batches else 0):
-                batches.append(
-                    _Batch(
-                        header.base_offset, header.last_offset, header.partition_leader_epoch, end
-                    )
-                )
-            self._read[base] = (data, batches)
-        return batches
+        if base is not None:
+            name = names.segment_name(base, names.LOG)
+            for _, batch in reversed(self._reader.batches(name, segments[base])):
+                if batch.base_offset <= offset:
+                    yield batch
 
 
 class DurabilityWatch:

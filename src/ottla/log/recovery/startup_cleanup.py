@@ -53,6 +53,9 @@ def _take_swaps(disk: Disk, directory: str, swaps: list[str]) -> None:
     if logs:
         start = min(map(_offset_of, logs))
         end = max(_end_of(disk, directory, name) for name in logs)
+        # A process that was killed may have left the new name without a sync: a power loss must
+        # not take it together with the old segments.
+        disk.sync_dir(directory)
         for name in disk.listdir(directory):
             parsed = names.parse_segment_name(name)
             if parsed is not None and start <= parsed[0] < end:

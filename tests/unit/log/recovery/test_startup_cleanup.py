@@ -3,8 +3,14 @@
 Method: files by name and content in a directory; what must be there afterwards.
 """
 
+from collections.abc import Callable
+from random import Random
+
+import pytest
+
 from ottla.log.recovery.startup_cleanup import tidy
 from ottla.testing.disk import MemoryDisk
+from ottla.testing.sim.disk import SimDisk
 from tests.unit.log.support import batch
 
 
@@ -105,3 +111,45 @@ def test_a_damaged_swap_still_takes_its_place() -> None:
     disk = directory({file(0, ".log"): b"old", file(2, ".log"): b"", file(0, ".log.swap"): data})
     assert tidy(disk, "/d") == [0]
     assert disk.read_bytes(f"/d/{file(0, '.log')}") == data
+
+
+class Died(BaseException):
+    """The process is no more."""
+
+
+def dies_at(operation: int) -> Callable[[str, str], None]:
+    """Return an observer of a disk that lets that operation be the one that never happens."""
+    left = [operation]
+
+    def count(_name: str, _path: str) -> None:
+        if left[0] == 0:
+            raise Died
+        left[0] -= 1
+
+    return count
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_loss_of_power_keeps_the_old_segments_or_the_cleaned_one(seed: int) -> None:
+    """The process that was killed had given the `.swap` name, and not synced it yet."""
+    operation, died = 0, True
+    while died:
+        disk = SimDisk()
+        disk.mkdir("/d")
+        for base in (0, 4):
+            disk.write_atomic(f"/d/{file(base, '.log')}", records(base, 4))
+        disk.write_atomic(f"/d/{file(0, '.log.cleaned')}", records(0, 8))
+        disk.settle()
+        disk.rename(f"/d/{file(0, '.log.cleaned')}", f"/d/{file(0, '.log.swap')}")
+        disk.on_operation = dies_at(operation)
+        try:
+            tidy(disk, "/d")
+            died = False
+        except Died:
+            pass
+        disk.on_operation = None
+        disk.lose_power(Random(seed))
+        held = b"".join(disk.read_bytes(f"/d/{file(base, '.log')}") for base in tidy(disk, "/d"))
+        assert held in (records(0, 4) + records(4, 4), records(0, 8)), operation
+        operation += 1
+    assert operation > 6

@@ -27,6 +27,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import pairwise
 from typing import NamedTuple
 
+from ottla.base.ids import NO_EPOCH
 from ottla.testing.checkers.records import Witness, name_of
 from ottla.testing.history.groups import (
     NO_COMMIT,
@@ -50,7 +51,7 @@ Place = tuple[str, TopicPartition]
 
 
 class _Coordinators:
-    """Which node was the coordinator when: by the metadata, and by each node's own image."""
+    """Which node was the coordinator when: by the metadata, and as each node knew."""
 
     def __init__(self, history: History) -> None:
         self._groups = history.groups
@@ -61,17 +62,17 @@ class _Coordinators:
                 self._states[seen.partition].append(seen)
 
     def is_outdated(self, group: str, node: int, at_ms: int) -> bool:
-        """Tell whether a node's image still named it coordinator after it was replaced.
+        """Tell whether a node still took itself for the coordinator after it was replaced.
 
         Such a node still answers requests that need no write, as Kafka's coordinators do.
         """
         partition = self._groups.offsets_partitions.get(group)
         if partition is None:
             return False
-        known = self._groups.known_leaders.get((node, partition), [])
-        place = bisect_right(known, (at_ms, NEVER))
-        leader, epoch = known[place - 1][1:] if place else (-1, -1)
-        return leader == node and epoch < _leader_at(self._states[partition], at_ms)[1]
+        epochs = self._groups.epochs_led.get((node, partition), [])
+        place = bisect_right(epochs, (at_ms, NEVER))
+        epoch = epochs[place - 1][1] if place else NO_EPOCH
+        return NO_EPOCH < epoch < _leader_at(self._states[partition], at_ms)[1]
 
 
 # -- committed offsets -------------------------------------------------------------------------

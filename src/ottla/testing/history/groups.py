@@ -165,7 +165,8 @@ class GroupHistory:
     logs: list[OffsetsLogSeen] = field(default_factory=list)
     offsets_partitions: "dict[str, TopicPartition]" = field(default_factory=dict)
     """The partition of __consumer_offsets of each group."""
-    known_leaders: "dict[tuple[int, TopicPartition], list[tuple[int, int, int]]]" = field(
+    epochs_led: "dict[tuple[int, TopicPartition], list[tuple[int, int]]]" = field(
         default_factory=dict
     )
-    """The leader of these in each node's image: (time, leader, leader epoch), oldest first."""
+    """The epoch in which each node leads a partition, as its replica knows: (time, leader epoch),
+    oldest first; -1 = it follows. Over ZooKeeper its image may know of a later one."""

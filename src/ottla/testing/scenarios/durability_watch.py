@@ -166,38 +166,45 @@ class DurabilityWatch:
                     f"{began.end_offset}, and a start would find the log start {start}",
                 )
 
-    def _named(self, node: int, disk: SimDisk, path: str) -> None:
+    def _named(self, node: int, disk: SimDisk, path: str, former: str) -> None:
         if path.endswith(NAMED_DURABLE) and not disk.is_durable(path):
             self._broken(node, f"named {path}, whose content is not on disk")
         directory, _, name = path.rpartition("/")
         if name.endswith(names.LOG + names.DELETED):
             self._segment_deleted(node, disk, directory, _base_offset(name))
-        elif name.endswith(names.LOG):
+        elif name.endswith(names.LOG) and former.endswith(names.SWAP):
             self._cleaned_segment_named(node, disk, directory, _base_offset(name))
         if name == names.RECOVERY_POINTS:
             self._recovery_points_written(node, disk, directory)
 
     def _segment_deleted(self, node: int, disk: SimDisk, directory: str, base: int) -> None:
         """Check that no loss of power leaves less than there was, or both, old and cleaned."""
+        log = self._log_in(node, directory)
+        if log is not None and log.segments.first.base_offset > base:
+            self._expired(node, disk, log, base)
+            return
         for name in _not_on_disk(disk, directory, names.LOG + names.SWAP):
             if _base_offset(name) <= base:
                 reason = f"deletes segment {base} of {directory}, and {name} is not on disk"
                 self._broken(node, reason)
+
+    def _expired(self, node: int, disk: SimDisk, log: PartitionLog, base: int) -> None:
+        """Look at the log start on disk as retention deletes a segment."""
+        if log.config.remote_storage or log.has_remote_prefix:
+            return  # What is deleted here is in remote storage, or is by another rule.
+        first, start = log.segments.first.base_offset, _stored_log_start(disk, log)
+        if start < first:
+            self._broken(
+                node,
+                f"deletes segment {base} of {log.directory} by retention, and the log start on "
+                f"disk is {start}, not {first}",
+            )
+
+    def _log_in(self, node: int, directory: str) -> PartitionLog | None:
         broker = self._sim.nodes[node].broker
-        for partition in () if broker is None else broker.replicas.hosted():
-            log = partition.log
-            if log is None or log.directory != directory or log.config.remote_storage:
-                continue
-            first = log.segments.first.base_offset
-            if first <= base or log.has_remote_prefix:
-                return  # It is not deleted by retention.
-            start = _stored_log_start(disk, log)
-            if start < first:
-                self._broken(
-                    node,
-                    f"deletes segment {base} of {directory} by retention, and the log start on "
-                    f"disk is {start}, not {first}",
-                )
+        hosted = () if broker is None else broker.replicas.hosted()
+        logs = (each.log for each in hosted)
+        return next((log for log in logs if log is not None and log.directory == directory), None)
 
     def _cleaned_segment_named(self, node: int, disk: SimDisk, directory: str, base: int) -> None:
         for name in _not_on_disk(disk, directory, names.LOG + names.DELETED):

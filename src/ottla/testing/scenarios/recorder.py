@@ -9,7 +9,7 @@ same offset.
 from functools import lru_cache
 from hashlib import sha256
 
-from ottla.base.ids import NO_EPOCH, OFFSETS_TOPIC
+from ottla.base.ids import NO_EPOCH
 from ottla.metadata.brokers import BrokerImage, broker_of, changed_broker
 from ottla.metadata.image import ClusterImage, PartitionImage
 from ottla.metadata.records import (
@@ -21,7 +21,7 @@ from ottla.metadata.records import (
     UnregisterBrokerRecord,
     decode_record,
 )
-from ottla.metadata.topics import TopicImage, changed_partition, partition_of
+from ottla.metadata.topics import changed_partition, partition_of
 from ottla.raft.batches import LogBatch
 from ottla.testing.history.history import (
     Acknowledgement,
@@ -60,25 +60,18 @@ class Recorder:
         self._partitions: dict[TopicPartition, PartitionImage] = {}
         self._leaders: dict[TopicPartition, int] = {}
         self._brokers: dict[int, BrokerImage] = {}
-        self._offsets_topics: dict[int, TopicImage] = {}
 
     def observe(self, observation: seen.Observation) -> None:
         """Record one observation."""
         # The most frequent ones first.
         match observation:
             case seen.HighWatermarkMoved():
-                if observation.leads:
-                    self._committed_up_to(
-                        (observation.topic_id, observation.partition),
-                        observation.offset,
-                        observation.at_ms,
-                    )
+                self._led(observation)
             case seen.Acknowledged():
                 self._acknowledged(observation)
             case seen.MetadataCommitted():
                 self._committed(observation)
             case seen.ImagePublished():
-                self._coordinators(observation)
                 if not self._zookeeper:
                     self._image(observation)
             case seen.PartitionSet():
@@ -121,22 +114,17 @@ class Recorder:
                     LeaderTerm(observation.node, None, observation.epoch, observation.at_ms)
                 )
 
-    def _coordinators(self, observation: seen.ImagePublished) -> None:
-        """Record the leaders of __consumer_offsets in a node's image."""
-        topic = observation.image.topics.by_name(OFFSETS_TOPIC)
-        if topic is None or topic is self._offsets_topics.get(observation.node):
-            return
-        self._offsets_topics[observation.node] = topic
-        for number, state in topic.in_order():
-            key = (observation.node, (topic.id, number))
-            known = self.history.groups.known_leaders.setdefault(key, [])
-            if not known or known[-1][1:] != (state.leader, state.leader_epoch):
-                known.append((observation.at_ms, state.leader, state.leader_epoch))
-
-    def _committed_up_to(self, key: TopicPartition, offset: int, at_ms: int) -> None:
-        known = self.history.groups.high_watermarks.setdefault(key, [])
-        if not known or known[-1][1] < offset:
-            known.append((at_ms, offset))
+    def _led(self, moved: seen.HighWatermarkMoved) -> None:
+        """Record whether a replica leads, and how far a leader has committed."""
+        key = (moved.topic_id, moved.partition)
+        epoch = moved.epoch if moved.leads else NO_EPOCH
+        epochs = self.history.groups.epochs_led.setdefault((moved.node, key), [])
+        if not epochs or epochs[-1][1] != epoch:
+            epochs.append((moved.at_ms, epoch))
+        if moved.leads:
+            known = self.history.groups.high_watermarks.setdefault(key, [])
+            if not known or known[-1][1] < moved.offset:
+                known.append((moved.at_ms, moved.offset))
 
     def _topic(self, observation: seen.TopicSet | seen.TopicKnown) -> None:
         if isinstance(observation, seen.TopicSet):

@@ -81,15 +81,16 @@ class SimDisk(MemoryDisk):
         """Files that were truncated since their last sync: only these may come back shorter."""
         self._dropped: dict[_FileNode, list[tuple[int, int]]] = {}
         """The ranges of a file that failed syncs dropped, [start, end)."""
-        self.on_named: Callable[[str], None] = lambda path: None
-        """Called with its new name after a file was renamed, or written with `write_atomic`."""
+        self.on_named: Callable[[str, str], None] = lambda path, former: None
+        """Called with its new and its former path after a file was renamed, or written with
+        `write_atomic`, without a former one then."""
 
         self.interrupted: Random | None = None
         """Set as the process dies: how much is done of the operation that it dies in."""
 
     def rename(self, source: str, target: str) -> None:
         super().rename(source, target)
-        self.on_named(target)
+        self.on_named(target, source)
 
     def part_done(self, most: int) -> int:
         """Return how much of the current operation a process that dies has done: once, then 0."""
@@ -117,7 +118,7 @@ class SimDisk(MemoryDisk):
                 written = bytearray(data[: self.part_done(self._room(len(data)))])
                 directory.entries[name + TEMPORARY] = _FileNode(written, modified_ms=self.now_ms())
             raise
-        self.on_named(path)
+        self.on_named(path, "")
 
     def drop_dirty(self, node: _FileNode) -> None:
         """Drop the unsynced bytes of a file: no later sync writes them."""

@@ -22,13 +22,15 @@ LOST = frozenset({Error.NOT_COORDINATOR, Error.COORDINATOR_NOT_AVAILABLE})
 class Coordinator:
     """One client's connection to the coordinator of one group.
 
-    Fields: `node`: the coordinator, -1 = to be looked up.
+    Fields: `node`: the coordinator, -1 = to be looked up. `answered_by`: the node that sent the
+            last response; `node` may have changed while a request was under way.
     """
 
     def __init__(self, client: SimClient, port: Port, group: str) -> None:
         self.client = client
         self.group = group
         self.node = NO_LEADER
+        self.answered_by = NO_LEADER
         self._port = port
 
     def close(self) -> None:
@@ -44,9 +46,12 @@ class Coordinator:
             error = yield from self._find()
             if error:
                 return ApiError(error)
-        answer = yield self._port.send(self.node, request, version, timeout_ms)
+        node = self.node
+        answer = yield self._port.send(node, request, version, timeout_ms)
         if isinstance(answer, ApiError):
             self.node = NO_LEADER
+        else:
+            self.answered_by = node
         return answer
 
     def note_error(self, error: Error) -> None:

@@ -271,7 +271,7 @@ class GroupMember:
                 instance=config.instance,
                 leader=answer.leader,
                 members=tuple((each.member_id, each.group_instance_id) for each in answer.members),
-                node=self.coordinator.node,
+                node=self.coordinator.answered_by,
                 sent_ms=sent_ms,
                 at_ms=self.client.now_ms,
             )
@@ -301,7 +301,7 @@ class GroupMember:
             self._refused(answer)
             return False
         self._assigned, self._held = answer, identity
-        self.on_answer("assignment", self.coordinator.node)
+        self.on_answer("assignment", self.coordinator.answered_by)
         return True
 
     def _send_sync(
@@ -337,7 +337,7 @@ class GroupMember:
                 generation=identity.generation,
                 partitions=assigned,
                 instance=self.config.instance,
-                node=self.coordinator.node,
+                node=self.coordinator.answered_by,
                 sent_ms=sent_ms,
                 at_ms=self.client.now_ms,
             )
@@ -536,7 +536,7 @@ class GroupMember:
                     epoch=position.epoch,
                     outcome=outcomes[key],
                     error=errors[key].name,
-                    node=self.coordinator.node,
+                    node=self.coordinator.answered_by,
                     sent_ms=sent_ms,
                     ended_ms=client.now_ms,
                     stale=stale,
@@ -544,7 +544,7 @@ class GroupMember:
                 for key, position in positions.items()
             ]
         if Error.NONE in errors.values():
-            self.on_answer("commit", self.coordinator.node)
+            self.on_answer("commit", self.coordinator.answered_by)
         return errors
 
     def _name_of(self, topic_id: Uuid) -> str:

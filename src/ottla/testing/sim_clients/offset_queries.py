@@ -85,7 +85,7 @@ def fetch_offsets(
                     offset=each.committed_offset,
                     token=each.metadata or "",
                     epoch=each.committed_leader_epoch,
-                    node=coordinator.node,
+                    node=coordinator.answered_by,
                     sent_ms=sent_ms,
                     at_ms=client.now_ms,
                 )

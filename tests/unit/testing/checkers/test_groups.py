@@ -159,10 +159,10 @@ def test_a_replica_without_the_newest_commit_is_found(held: int | None) -> None:
 OFFSETS_PARTITION = (Uuid(bytes(15) + b"\x08"), 1)
 
 
-def with_coordinators(recorded: History, *known: tuple[int, int, int]) -> History:
-    """Let node 1, then node 2 from 15 ms on, coordinate; `known`: as far as node 1 knows."""
+def with_coordinators(recorded: History, *epochs: tuple[int, int]) -> History:
+    """Let node 1, then node 2 from 15 ms on, coordinate; `epochs`: as far as node 1 knows."""
     recorded.groups.offsets_partitions = {"g": OFFSETS_PARTITION}
-    recorded.groups.known_leaders = {(1, OFFSETS_PARTITION): list(known)}
+    recorded.groups.epochs_led = {(1, OFFSETS_PARTITION): list(epochs)}
     recorded.partitions = [
         led_by(1, 0, 1)._replace(partition=OFFSETS_PARTITION),
         led_by(2, 1, 15)._replace(partition=OFFSETS_PARTITION),
@@ -172,11 +172,9 @@ def with_coordinators(recorded: History, *known: tuple[int, int, int]) -> Histor
 
 def test_a_coordinator_that_does_not_know_of_its_successor_may_answer_what_it_had() -> None:
     stale = fetch(-1, 20)._replace(node=1)
-    outdated = with_coordinators(history(commits=[commit(5, 10)], fetches=[stale]), (1, 1, 0))
+    outdated = with_coordinators(history(commits=[commit(5, 10)], fetches=[stale]), (1, 0))
     assert checkers.committed_offsets_lost(outdated) == []
-    aware = with_coordinators(
-        history(commits=[commit(5, 10)], fetches=[stale]), (1, 1, 0), (17, 2, 1)
-    )
+    aware = with_coordinators(history(commits=[commit(5, 10)], fetches=[stale]), (1, 0), (17, -1))
     assert len(checkers.committed_offsets_lost(aware)) == 1
 
 
@@ -321,9 +319,9 @@ def test_an_assignment_of_a_generation_that_is_over_is_found() -> None:
 
 def test_a_coordinator_that_does_not_know_of_its_successor_may_go_on_with_its_generation() -> None:
     seen = {"joins": [joined(1, 30)._replace(node=1)], "received": [received(2, 20)]}
-    recorded = with_coordinators(group_with(**seen), (1, 1, 0))
+    recorded = with_coordinators(group_with(**seen), (1, 0))
     assert checkers.generations_that_went_back(recorded) == []
-    recorded = with_coordinators(group_with(**seen), (1, 1, 0), (17, 2, 1))
+    recorded = with_coordinators(group_with(**seen), (1, 0), (17, -1))
     assert len(checkers.generations_that_went_back(recorded)) == 1
 
 

@@ -38,6 +38,13 @@ def segment(disk: SimDisk, base: int) -> SimFile:
     return file
 
 
+def synced_file(disk: SimDisk, name: str) -> str:
+    """Return the path of an empty file that is on disk."""
+    disk.write_atomic(f"{DIRECTORY}/{name}", b"")
+    disk.sync_dir(DIRECTORY)
+    return f"{DIRECTORY}/{name}"
+
+
 @pytest.fixture
 def disk() -> SimDisk:
     disk = SimDisk()
@@ -262,9 +269,7 @@ def test_cleaned_segments_replace_others_in_steps(disk: SimDisk, left_out: int |
     for base in (0, 5):
         segment(disk, base)
     swap = old[0] + names.SWAP
-    disk.write_atomic(f"{DIRECTORY}/part", b"")
-    disk.sync_dir(DIRECTORY)
-    disk.rename(f"{DIRECTORY}/part", swap)
+    disk.rename(synced_file(disk, "part"), swap)
     if left_out != 1:
         disk.sync_dir(DIRECTORY)
     for path in old:
@@ -274,6 +279,35 @@ def test_cleaned_segments_replace_others_in_steps(disk: SimDisk, left_out: int |
     assert bool(history.rules_broken) is (left_out == 1)
     disk.rename(swap, old[0])
     assert bool(history.rules_broken) is (left_out is not None)
+
+
+def test_retention_deletes_what_a_swap_was_to_replace(disk: SimDisk) -> None:
+    """The cleaner gives its segment up, whose name may not be on disk yet."""
+    _, history = hosting(
+        disk,
+        config=SimpleNamespace(remote_storage=False),
+        has_remote_prefix=False,
+        segments=SimpleNamespace(first=SimpleNamespace(base_offset=5)),
+    )
+    for base in (0, 5):
+        segment(disk, base)
+    old, kept = (f"{DIRECTORY}/{names.segment_name(base, names.LOG)}" for base in (0, 5))
+    disk.write_atomic(f"/data/{names.LOG_STARTS}", encode_offsets({("t", 0): 5}))
+    disk.rename(synced_file(disk, "part"), old + names.SWAP)
+    disk.rename(old, old + names.DELETED)
+    assert history.rules_broken == []
+    disk.rename(kept, kept + names.DELETED)
+    assert len(history.rules_broken) == 1, "the log still has that one"
+
+
+def test_a_segment_from_remote_storage_replaces_none(disk: SimDisk) -> None:
+    history = watched(disk)
+    segment(disk, 5)
+    path, later = (f"{DIRECTORY}/{names.segment_name(base, names.LOG)}" for base in (0, 5))
+    disk.rename(later, later + names.DELETED)
+    disk.rename(synced_file(disk, "part"), path + names.TEMPORARY)
+    disk.rename(path + names.TEMPORARY, path)
+    assert history.rules_broken == []
 
 
 def test_a_log_starts_with_its_first_segment_anyway(disk: SimDisk) -> None:

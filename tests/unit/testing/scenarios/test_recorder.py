@@ -30,6 +30,7 @@ from ottla.testing.scenarios.recorder import Recorder
 from ottla.testing.sim.watch.observations import (
     Acknowledged,
     DeletionConfirmed,
+    HighWatermarkMoved,
     ImagePublished,
     MetadataCommitted,
     PartitionDirGone,
@@ -191,3 +192,16 @@ def test_directories_of_deleted_replicas_are_recorded() -> None:
         ReplicaSetAside(2, (TOPIC, 0), True, False, 7),
         ReplicaSetAside(3, (TOPIC, 0), False, True, 8),
     ]
+
+
+def test_the_epochs_in_which_nodes_lead_are_recorded_as_they_change() -> None:
+    recorder = Recorder(History())
+    moves = [(1, 0, True, 5), (1, 0, True, 7), (2, 0, False, 6), (1, 1, False, 7), (2, 1, True, 7)]
+    for at_ms, (node, epoch, leads, offset) in enumerate(moves):
+        recorder.observe(HighWatermarkMoved(at_ms, node, 1, TOPIC, 0, epoch, leads, offset))
+    groups = recorder.history.groups
+    assert groups.epochs_led == {
+        (1, (TOPIC, 0)): [(0, 0), (3, -1)],
+        (2, (TOPIC, 0)): [(2, -1), (4, 1)],
+    }
+    assert groups.high_watermarks == {(TOPIC, 0): [(0, 5), (1, 7)]}

@@ -6,17 +6,21 @@
 - The leader epoch cache has each batch's epoch for its offsets; without compaction every epoch but
   one at the log's end begins with a batch. The checkpoint file holds the same epochs, unless it is
   not up to date.
+- A segment's transaction index has an entry for each marker of an aborted transaction in it, with
+  the transaction's first offset, and with a last stable offset that nothing open precedes.
 - A producer's last batches are those of its last epoch in the log.
 """
 
 from bisect import bisect_right
 from collections.abc import Iterator
 
+from ottla.log.transaction_index import AbortedTransaction
 from ottla.testing.checkers.log import log_name
 from ottla.testing.checkers.records import Witness
 from ottla.testing.history.history import History
-from ottla.testing.history.log import ProducerSeen, ReplicaLog, SegmentSeen
+from ottla.testing.history.log import BatchSeen, ProducerSeen, ReplicaLog, SegmentSeen
 
+NEVER = 1 << 62
 BATCHES_KEPT = 5
 """Of each producer: as many as it may have in flight."""
 
@@ -26,7 +30,7 @@ def indexes_wrong(history: History) -> list[Witness]:
     return [
         Witness(f"{log_name(log)} [{log.start}, {log.end}): {text}", log.at_ms)
         for log in history.replica_logs
-        for texts in (_segments(log), _epochs(log), _producers(log))
+        for texts in (_segments(log), _aborted(log), _epochs(log), _producers(log))
         for text in texts
     ]
 
@@ -71,6 +75,64 @@ def _time_index(segment: SegmentSeen) -> Iterator[str]:
         yield f"the time index ends with {last}, the largest timestamp is {newest}"
     if segment.largest is not None and segment.largest < newest:
         yield f"its largest timestamp in memory is {segment.largest}, in the file {newest}"
+
+
+# -- aborted transactions ----------------------------------------------------------------------
+
+
+def _aborted(log: ReplicaLog) -> Iterator[str]:
+    if log.compacted:
+        return  # A cleaning leaves markers out, and batches of which nothing is left.
+    opened: dict[int, int] = {}
+    """The first offset of each producer's open transaction, as far as the log has it."""
+    is_whole = not log.segments or log.segments[0].base_offset == 0
+    ended: set[int] = set()
+    """The producers of which the log has a marker: it has all of what they write next."""
+    for segment in log.segments:
+        if segment.aborted is None:
+            yield f"segment {segment.base_offset}: the transaction index cannot be decoded"
+            return
+        entries = {each.last_offset: each for each in segment.aborted}
+        for batch in segment.batches:
+            producer = batch.producer_id
+            if not batch.is_control:
+                if batch.is_transactional:
+                    opened.setdefault(producer, batch.base_offset)
+                continue
+            first = opened.pop(producer, None)
+            if batch.aborts:
+                entry = entries.pop(batch.base_offset, None)
+                is_known = is_whole or producer in ended
+                least = min(opened.values(), default=batch.base_offset + 1)
+                for text in _entry(entry, batch, first, is_known, least):
+                    yield f"segment {segment.base_offset}: {text}"
+            ended.add(producer)
+        for entry in entries.values():
+            yield f"segment {segment.base_offset}: {entry} is of no marker"
+
+
+def _entry(
+    entry: AbortedTransaction | None,
+    marker: BatchSeen,
+    first: int | None,
+    is_known: bool,
+    stable_offset: int,
+) -> Iterator[str]:
+    """Yield what is wrong with the entry of a marker. `first`: see `opened` above."""
+    where = f"producer {marker.producer_id} aborts at {marker.base_offset}"
+    if entry is None:
+        if first is not None:
+            yield f"{where} what it began at {first}, and the transaction index has no entry of it"
+    elif entry.producer_id != marker.producer_id:
+        yield f"{where}, the transaction index has {entry}"
+    elif (
+        entry.first_offset != first
+        if is_known
+        else entry.first_offset > (NEVER if first is None else first)
+    ):
+        yield f"{where} what it began at {first}, the transaction index has {entry}"
+    elif entry.last_stable_offset > stable_offset:
+        yield f"{where}, where {stable_offset} is the last stable offset, not that of {entry}"
 
 
 # -- leader epochs -----------------------------------------------------------------------------

@@ -15,6 +15,7 @@
   its content was on disk.
 - stale request taken: a change rests on a request of an older partition epoch, registration or
   controller.
+- coordinator wrong: a coordinator's response is not what its log has, or it does not lead.
 - disk refused at start: a node refuses to start because of what its own disk holds.
 """
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from ottla.base.ids import Uuid
+from ottla.log.transaction_index import AbortedTransaction
 
 
 class BatchSeen(NamedTuple):
@@ -29,6 +30,9 @@ class BatchSeen(NamedTuple):
     size: int = 0
     is_control: bool = False
     records: tuple["RecordSeen", ...] = ()
+    is_transactional: bool = False
+    aborts: bool = False
+    """It is the marker of an aborted transaction."""
 
 
 class RecordSeen(NamedTuple):
@@ -57,6 +61,8 @@ class SegmentSeen(NamedTuple):
     """(Last offset, position) of batches."""
     time_index: tuple[tuple[int, int], ...] = ()
     """(Timestamp, last offset) of batches."""
+    aborted: tuple[AbortedTransaction, ...] | None = ()
+    """The transaction index; None = it cannot be decoded."""
     is_active: bool = False
     largest: int | None = None
 

@@ -8,11 +8,13 @@ nodes:
   majority of the voters has on disk (Raft, 5.4.2; KIP-595). They have the same records before it,
   too: a leader appends to no log that diverges from its own (Raft, 5.3).
 - What is below a log's recovery point is on disk as it is in the log: a start does not read it.
+  So are the indexes of the segments that end there: a start does not build them again.
 - Nothing is appended below the recovery point: it is lowered before (LogManager.truncateTo).
 - The deletion of a remote segment begins once the log start behind it is on the leader's disk: a
   start would bring the older one back (KAFKA-15352).
 - A segment is deleted by retention once the log start behind it is on disk. Cleaned segments
   replace others in steps: each is on disk before the next one (LocalLog.replaceSegments).
+- A cleaned segment leaves out only what has a newer record that is replicated and on disk.
 - A segment, a snapshot of producers or of metadata gets its name once its content is on disk.
 """
 
@@ -32,6 +34,7 @@ from ottla.records.errors import RecordsError
 from ottla.testing.history.history import History
 from ottla.testing.history.nodes import DURABILITY, RuleBroken
 from ottla.testing.scenarios.batch_reader import BatchReader
+from ottla.testing.scenarios.cleaned_records import CleanedRecords
 from ottla.testing.sim import Sim
 from ottla.testing.sim.disk import SimDisk
 from ottla.testing.sim.watch import observations as seen
@@ -101,6 +104,7 @@ class DurabilityWatch:
         }
         self._recovery_points: dict[tuple[int, str], dict[TopicPartition, int]] = {}
         """As they were written last, by node and log directory."""
+        self._cleaned = {node.id: CleanedRecords(node.disk) for node in sim.nodes.values()}
         for node in sim.nodes.values():
             node.disk.on_named = partial(self._named, node.id, node.disk)
         logs.on_append = self._appends
@@ -172,6 +176,8 @@ class DurabilityWatch:
         directory, _, name = path.rpartition("/")
         if name.endswith(names.LOG + names.DELETED):
             self._segment_deleted(node, disk, directory, _base_offset(name))
+        elif name.endswith(names.LOG + names.SWAP):
+            self._cleaned_segment_written(node, directory, _base_offset(name))
         elif name.endswith(names.LOG) and former.endswith(names.SWAP):
             self._cleaned_segment_named(node, disk, directory, _base_offset(name))
         if name == names.RECOVERY_POINTS:
@@ -206,6 +212,16 @@ class DurabilityWatch:
         logs = (each.log for each in hosted)
         return next((log for log in logs if log is not None and log.directory == directory), None)
 
+    def _cleaned_segment_written(self, node: int, directory: str, base: int) -> None:
+        log = self._log_in(node, directory)
+        lost = () if log is None else self._cleaned[node].left_out(log, base)
+        for offset, key in lost:
+            self._broken(
+                node,
+                f"cleans the record at offset {offset} of {directory} away, and no newer one of "
+                f"its key {key!r} is replicated and on disk",
+            )
+
     def _cleaned_segment_named(self, node: int, disk: SimDisk, directory: str, base: int) -> None:
         for name in _not_on_disk(disk, directory, names.LOG + names.DELETED):
             if _base_offset(name) >= base:
@@ -220,9 +236,9 @@ class DurabilityWatch:
             if point > before.get(key, 0):
                 directory = f"{log_dir}/{names.partition_dir_name(*key)}"
                 point = _recovery_point(disk, directory, 0)
-                for segment in _unlike_on_disk(disk, directory, point):
+                for path in _unlike_on_disk(disk, directory, point):
                     self._broken(
-                        node, f"has the recovery point {point} and not on disk what {segment} holds"
+                        node, f"has the recovery point {point} and not on disk what {path} holds"
                     )
 
 
@@ -283,7 +299,7 @@ def _offsets(data: bytes) -> dict[TopicPartition, int]:
 
 
 def _unlike_on_disk(disk: SimDisk, directory: str, point: int) -> Iterator[str]:
-    """Yield the segments that differ on disk from what the log has below its recovery point."""
+    """Yield the files that differ on disk from what the log has below its recovery point."""
     segments = _segments(disk.files_in(directory))
     bases = sorted(segments)
     for base, next_base in zip(bases, (*bases, None)[1:], strict=True):
@@ -296,6 +312,11 @@ def _unlike_on_disk(disk: SimDisk, directory: str, point: int) -> Iterator[str]:
                 (end for end, header in _headers(data) if header.base_offset < point), default=0
             )
             data, on_disk = data[:size], on_disk[:size]
+        else:
+            for suffix in names.INDEX_SUFFIXES:
+                path = f"{directory}/{names.segment_name(base, suffix)}"
+                if not disk.is_durable(path):
+                    yield path
         if data != on_disk:
             yield f"{directory}/{name}"
 

@@ -11,7 +11,9 @@ from ottla.log import names, offset_index, time_index
 from ottla.log.dirs.checkpoints import MalformedFile
 from ottla.log.epoch_cache import EpochCache
 from ottla.log.partition_log import PartitionLog
+from ottla.log.recovery.scan import marker_of
 from ottla.log.segment import Segment
+from ottla.log.transaction_index import AbortedTransaction, decode_entries
 from ottla.records.batch import BatchHeader, check_crc, parse_header
 from ottla.records.errors import RecordsError
 from ottla.records.record import read_records
@@ -125,6 +127,7 @@ def _segment(segment: Segment, files: dict[str, bytes], compacted: bool) -> Segm
         time_index=times,
         is_active=segment.is_active,
         largest=None if largest is None else largest.timestamp,
+        aborted=_aborted(segment, files),
     )
 
 
@@ -134,6 +137,7 @@ def _data_of(segment: Segment, suffix: str, files: dict[str, bytes]) -> bytes | 
 
 
 def _batch(data: bytes, position: int, header: BatchHeader, compacted: bool) -> BatchSeen:
+    marker = marker_of(data, position, header) if header.is_control else None
     records: tuple[RecordSeen, ...] = ()
     if compacted and not header.is_control:
         records = tuple(
@@ -154,7 +158,17 @@ def _batch(data: bytes, position: int, header: BatchHeader, compacted: bool) -> 
         header.size_in_bytes,
         header.is_control,
         records,
+        header.is_transactional,
+        marker is not None and not marker[0].committed,
     )
+
+
+def _aborted(segment: Segment, files: dict[str, bytes]) -> tuple[AbortedTransaction, ...] | None:
+    data = _data_of(segment, names.TRANSACTION_INDEX, files) or b""
+    try:
+        return tuple(decode_entries(data, segment.base_offset))
+    except ValueError:
+        return None
 
 
 def _indexes(segment: Segment, files: dict[str, bytes]) -> Indexes:

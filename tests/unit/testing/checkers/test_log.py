@@ -6,6 +6,7 @@ Method: logs of a few batches, a sound one and the same with one thing changed.
 import pytest
 
 from ottla.base.ids import Uuid
+from ottla.log.transaction_index import AbortedTransaction
 from ottla.testing.checkers import log as checkers_log
 from ottla.testing.checkers import log_files as checkers_log_files
 from ottla.testing.history.history import History, Write
@@ -239,3 +240,75 @@ def test_a_cleaning_that_leaves_nothing_of_a_producer_is_found() -> None:
 def test_what_the_batches_do_not_say_is_found(log: ReplicaLog, text: str) -> None:
     found = wrong(log)
     assert any(text in each for each in found), found
+
+
+# -- aborted transactions ----------------------------------------------------------------------
+
+DATA = BatchSeen(0, 1, 0, 51, 2, 900, 0, 1, 1_000, is_transactional=True)
+OTHER = BatchSeen(2, 2, 0, 52, 1, 901, 0, 0, 1_000, is_transactional=True)
+MARKER = BatchSeen(3, 3, 0, 53, 1, 900, 0, -1, 1_000, is_control=True, aborts=True)
+AGAIN = BatchSeen(4, 4, 0, 54, 1, 900, 0, 2, 1_000, is_transactional=True)
+COMMITTED = BatchSeen(5, 5, 0, 55, 1, 901, 0, -1, 1_000, is_control=True)
+ABORTED_AGAIN = BatchSeen(6, 6, 0, 56, 1, 900, 0, -1, 1_000, is_control=True, aborts=True)
+ENTRY = AbortedTransaction(900, 0, 3, 2)
+ENTRY_AGAIN = AbortedTransaction(900, 4, 6, 7)
+TRANSACTIONS = (DATA, OTHER, MARKER, AGAIN, COMMITTED, ABORTED_AGAIN)
+
+
+def transactions_wrong(
+    batches: tuple[BatchSeen, ...],
+    entries: tuple[AbortedTransaction, ...] | None,
+    **log: object,
+) -> list[str]:
+    base = batches[0].base_offset
+    segment = SegmentSeen(base, 1, 1, batches, is_active=True, aborted=entries)
+    seen = ReplicaLog(1, PARTITION, base, 7, 7, (segment,), **log)  # type: ignore[arg-type]
+    return [*checkers_log_files._aborted(seen)]
+
+
+@pytest.mark.parametrize(
+    ("batches", "entries"),
+    [
+        (TRANSACTIONS, (ENTRY, ENTRY_AGAIN)),
+        (TRANSACTIONS[2:], (ENTRY, ENTRY_AGAIN)),
+        (TRANSACTIONS[2:], (ENTRY_AGAIN,)),
+        (TRANSACTIONS[1:], (ENTRY, ENTRY_AGAIN)),
+        (TRANSACTIONS[:3], (ENTRY._replace(last_stable_offset=1),)),
+    ],
+    ids=["whole", "begins below", "not known", "the other began below", "too careful"],
+)
+def test_what_was_aborted_is_in_the_index(
+    batches: tuple[BatchSeen, ...], entries: tuple[AbortedTransaction, ...]
+) -> None:
+    assert transactions_wrong(batches, entries) == []
+
+
+@pytest.mark.parametrize(
+    ("entries", "text"),
+    [
+        ((ENTRY,), "no entry"),
+        ((ENTRY, ENTRY_AGAIN, ENTRY._replace(last_offset=5)), "of no marker"),
+        ((ENTRY._replace(producer_id=901), ENTRY_AGAIN), "the transaction index has"),
+        ((ENTRY._replace(first_offset=1), ENTRY_AGAIN), "what it began at 0"),
+        ((ENTRY, ENTRY_AGAIN._replace(first_offset=3)), "what it began at 4"),
+        ((ENTRY._replace(last_stable_offset=3), ENTRY_AGAIN), "where 2 is the last stable offset"),
+        (None, "cannot be decoded"),
+    ],
+    ids=["left out", "too many", "another's", "late", "early", "unstable", "damaged"],
+)
+def test_an_index_unlike_the_markers_is_found(
+    entries: tuple[AbortedTransaction, ...] | None, text: str
+) -> None:
+    (found,) = transactions_wrong(TRANSACTIONS, entries)
+    assert text in found
+
+
+def test_a_transaction_that_begins_below_the_log_is_not_known_to_begin_later() -> None:
+    batches = (AGAIN, ABORTED_AGAIN)
+    assert transactions_wrong(batches, (ENTRY_AGAIN._replace(first_offset=1),)) == []
+    (found,) = transactions_wrong(batches, (ENTRY_AGAIN._replace(first_offset=5),))
+    assert "what it began at 4" in found
+
+
+def test_a_cleaned_log_has_no_more_of_its_transactions() -> None:
+    assert transactions_wrong(TRANSACTIONS, (), compacted=True) == []

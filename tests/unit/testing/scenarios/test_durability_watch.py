@@ -38,9 +38,9 @@ def segment(disk: SimDisk, base: int) -> SimFile:
     return file
 
 
-def synced_file(disk: SimDisk, name: str) -> str:
-    """Return the path of an empty file that is on disk."""
-    disk.write_atomic(f"{DIRECTORY}/{name}", b"")
+def synced_file(disk: SimDisk, name: str, data: bytes = b"") -> str:
+    """Return the path of a file that is on disk."""
+    disk.write_atomic(f"{DIRECTORY}/{name}", data)
     disk.sync_dir(DIRECTORY)
     return f"{DIRECTORY}/{name}"
 
@@ -137,6 +137,58 @@ def watched(disk: SimDisk) -> History:
     return history
 
 
+def keyed(*records: tuple[bytes, bytes | None], base_offset: int = 0) -> bytes:
+    return encode_batch(
+        [(key, value, (), 7) for key, value in records], base_offset=base_offset, leader_epoch=1
+    )
+
+
+@pytest.mark.parametrize(
+    ("replicated", "synced", "lost"), [(3, True, False), (2, True, True), (3, False, True)]
+)
+def test_a_record_is_cleaned_away_for_one_that_is_replicated_and_on_disk(
+    disk: SimDisk, replicated: int, synced: bool, lost: bool
+) -> None:
+    segments = [SimpleNamespace(base_offset=base) for base in (0, 2)]
+    _, history = hosting(disk, segments=segments, log_start_offset=0, high_watermark=replicated)
+    first, second = segment(disk, 0), segment(disk, 2)
+    first.append([keyed((b"a", b"1"), (b"b", b"2"))])
+    second.append([keyed((b"a", b"3"), base_offset=2)])
+    first.sync()
+    if synced:
+        second.sync()
+    cleaned = synced_file(disk, "part", keyed((b"b", b"2"), base_offset=1))
+    disk.rename(cleaned, f"{DIRECTORY}/{names.segment_name(0, names.LOG)}{names.SWAP}")
+    assert [each.reason.partition(" of ")[0] for each in history.rules_broken] == (
+        ["cleans the record at offset 0"] if lost else []
+    )
+
+
+@pytest.mark.parametrize(
+    ("log_start", "record"), [(1, (b"a", b"1")), (0, (b"a", None)), (0, (None, b"1"))]
+)
+def test_what_may_be_cleaned_away_without_a_newer_record(
+    disk: SimDisk, log_start: int, record: tuple[bytes, bytes | None]
+) -> None:
+    """What is below the log start, a tombstone, or a record without a key."""
+    segments = [SimpleNamespace(base_offset=0)]
+    _, history = hosting(disk, segments=segments, log_start_offset=log_start, high_watermark=2)
+    first = segment(disk, 0)
+    first.append([keyed(record, (b"b", b"2"))])
+    first.sync()
+    cleaned = synced_file(disk, "part", keyed((b"b", b"2"), base_offset=1))
+    disk.rename(cleaned, f"{DIRECTORY}/{names.segment_name(0, names.LOG)}{names.SWAP}")
+    assert history.rules_broken == []
+
+
+class Segments(list[Any]):
+    """The segments of a log."""
+
+    @property
+    def first(self) -> Any:
+        return self[0]
+
+
 def hosting(disk: SimDisk, *, is_leader: bool = True, **log: Any) -> tuple[Sim, History]:
     """Return a cluster whose broker has nothing but a log, and what is found there."""
     sim, history = Sim(1, brokers=1, controllers=1), History()
@@ -171,6 +223,32 @@ def test_what_is_below_the_recovery_point_is_on_disk(disk: SimDisk) -> None:
     checkpoint(disk, 5)
     (broken,) = history.rules_broken
     assert broken.reason.endswith(f"{names.segment_name(2, names.LOG)} holds")
+
+
+@pytest.mark.parametrize("suffix", names.INDEX_SUFFIXES)
+def test_indexes_of_sealed_segments_are_on_disk_below_the_recovery_point(
+    disk: SimDisk, suffix: str
+) -> None:
+    history = watched(disk)
+    first, second = segment(disk, 0), segment(disk, 1)
+    first.append([batch(0, 1)])
+    second.append([batch(1, 1)])
+    first.sync()
+    second.sync()
+    path = f"{DIRECTORY}/{names.segment_name(0, suffix)}"
+    index = disk.open(path, create=True)
+    disk.sync_dir(DIRECTORY)
+    index.append([b"entry"])
+    active = disk.open(f"{DIRECTORY}/{names.segment_name(1, suffix)}", create=True)
+    active.append([b"a start builds it again"])
+    checkpoint(disk, 0)
+    assert history.rules_broken == []
+    checkpoint(disk, 1)
+    (broken,) = history.rules_broken
+    assert broken.reason.endswith(f"{path} holds")
+    index.sync()
+    checkpoint(disk, 2)
+    assert len(history.rules_broken) == 1
 
 
 def test_an_entry_of_a_log_without_segments_says_nothing(disk: SimDisk) -> None:
@@ -287,7 +365,9 @@ def test_retention_deletes_what_a_swap_was_to_replace(disk: SimDisk) -> None:
         disk,
         config=SimpleNamespace(remote_storage=False),
         has_remote_prefix=False,
-        segments=SimpleNamespace(first=SimpleNamespace(base_offset=5)),
+        segments=Segments([SimpleNamespace(base_offset=5)]),
+        log_start_offset=5,
+        high_watermark=5,
     )
     for base in (0, 5):
         segment(disk, base)

@@ -4,7 +4,11 @@ from random import Random
 
 from ottla.testing.sim.faults.checkpoint_faults import CheckpointFaults
 from ottla.testing.sim.faults.directed_faults import NO_RATES, DirectedFaults, DirectedRates
-from ottla.testing.sim.faults.directed_quorum import QuorumCommits, SplitVotes
+from ottla.testing.sim.faults.directed_quorum import (
+    QuorumCommits,
+    QuorumLeaderships,
+    SplitVotes,
+)
 from ottla.testing.sim.faults.directed_scripts import (
     AlterPartitionFaults,
     ShortLeaderships,
@@ -47,7 +51,8 @@ def directed_tuning(random: Random, faults: Faults, *, zookeeper: bool = False) 
 
 def directed_faults(sim: SimulatedCluster, random: Random) -> DirectedFaults:
     """Return the directed faults of a history, with rates that its seed draws, if it has any."""
-    rates = DirectedRates().mix(random) if sim.faults.directed else NO_RATES
+    leaderships = Random(f"{sim.seed}/quorum leaderships")
+    rates = DirectedRates().mix(random, leaderships) if sim.faults.directed else NO_RATES
     faults = DirectedFaults(sim, random, rates)
     if rates.short_leaderships:
         faults.parts.append(ShortLeaderships(faults))
@@ -59,6 +64,9 @@ def directed_faults(sim: SimulatedCluster, random: Random) -> DirectedFaults:
         faults.parts.append(SplitVotes(faults))
     if sim.zookeeper is None and rates.quorum_commits:
         faults.parts.append(QuorumCommits(faults))
+    if sim.zookeeper is None and rates.quorum_leaderships:
+        part = QuorumLeaderships(faults, leaderships, rates.quorum_leaderships)
+        faults.parts.append(part)
     if rates.late:
         faults.parts.append(LateRequests(faults))
     if sim.faults.directed:

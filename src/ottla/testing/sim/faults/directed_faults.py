@@ -67,7 +67,8 @@ class DirectedRates:
             and the leader crashes. `late`: that a request of a controller, or a broker registration
             or heartbeat, is delivered again much later. `split`: that a worker's job is interrupted
             between its disk operations. `split_votes`, `quorum_commits`: see
-            `directed_quorum`: times a minute.
+            `directed_quorum`: times a minute. `quorum_leaderships`: the same, from a random stream
+            of its own.
     """
 
     truncation: float = 0.5
@@ -91,14 +92,17 @@ class DirectedRates:
     committed: float = 0.004
     removal: float = 0.1
     swap: float = 0.12
+    quorum_leaderships: float = 2.0
 
-    def mix(self, random: Random) -> "DirectedRates":
-        """Return the rates of one history."""
+    def mix(self, random: Random, own: Random) -> "DirectedRates":
+        """Return the rates of one history; `own`: the stream of `quorum_leaderships`."""
         drawn = {
             each.name: getattr(self, each.name) * random.choice((0.0, 0.25, 1.0))
             for each in fields(self)
+            if each.name != "quorum_leaderships"
         }
-        return replace(self, **drawn)
+        leaderships = self.quorum_leaderships * own.choice((0.0, 0.0, 0.25, 1.0))
+        return replace(self, **drawn, quorum_leaderships=leaderships)
 
 
 NO_RATES = DirectedRates(**{each.name: 0.0 for each in fields(DirectedRates)})

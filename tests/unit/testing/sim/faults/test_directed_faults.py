@@ -15,12 +15,17 @@ from ottla.testing.scenarios.runner import Run
 from ottla.testing.sim import Faults, Sim
 from ottla.testing.sim.faults.checkpoint_faults import CheckpointFaults
 from ottla.testing.sim.faults.directed_faults import NO_RATES, DirectedFaults, DirectedRates, Part
-from ottla.testing.sim.faults.directed_quorum import QuorumCommits, SplitVotes
+from ottla.testing.sim.faults.directed_quorum import (
+    QuorumCommits,
+    QuorumLeaderships,
+    SplitVotes,
+)
 from ottla.testing.sim.faults.directed_scripts import (
     AlterPartitionFaults,
     ShortLeaderships,
     SyncErrors,
 )
+from ottla.testing.sim.faults.fault_injector import FaultInjector
 from ottla.testing.sim.faults.late_requests import LateRequests
 from ottla.testing.sim.zookeeper.zookeeper_mode import FLUSHED
 
@@ -156,6 +161,11 @@ def test_controllers_that_are_brokers_do_not() -> None:
     [
         ("split_votes", SplitVotes, ("split-vote", "split-vote-lost")),
         ("quorum_commits", QuorumCommits, ("quorum-commit-struck", "power-lost")),
+        (
+            "quorum_leaderships",
+            lambda directed: QuorumLeaderships(directed, Random(1), 12.0),
+            ("directed-quorum-leaderships", "metadata-truncated"),
+        ),
     ],
 )
 def test_quorum_scripts_run(
@@ -166,6 +176,34 @@ def test_quorum_scripts_run(
         assert run.sim.marks[mark] > 0
     assert run.sim.marks["controller-elected"] > 1
     assert run.report().is_kept, "\n".join(run.report().lines(full=True))
+
+
+def test_short_leaderships_of_the_quorum_leave_no_links_cut() -> None:
+    sim = Sim(1)
+    directed = DirectedFaults(sim, Random(1), NO_RATES)
+    part = QuorumLeaderships(directed, Random(1), 12.0)
+    directed.parts.append(part)
+    directed.begin(FaultInjector(sim, Faults.NONE, Random(1)))
+    voters = {each.id for each in sim.nodes.values() if each.is_controller}
+    cut = []
+    for _ in range(300):
+        sim.run(ms=100)
+        cut.append(set(sim.net.cut))
+    assert sim.marks["directed-quorum-leaderships"] > 1
+    assert set() in cut[cut.index(next(filter(None, cut))) :], "a run of the script ends"
+    for links in filter(None, cut):
+        assert {place for link in links for place in link} == voters
+        (alone,) = set.intersection(*map(set, links))  # Two voters reach each other.
+        assert links == {
+            link for each in voters - {alone} for link in ((alone, each), (each, alone))
+        }
+
+
+def test_the_draws_for_the_quorum_leaderships_change_no_other_rate() -> None:
+    rates = [DirectedRates().mix(Random(7), Random(own)) for own in range(40)]
+    others = {replace(each, quorum_leaderships=0.0) for each in rates}
+    assert len(others) == 1
+    assert {each.quorum_leaderships for each in rates} == {0.0, 0.5, 2.0}
 
 
 def test_leaders_crash_one_after_the_other() -> None:

@@ -25,6 +25,7 @@ from ottla.testing.scenarios.loading import load_scenario
 from ottla.testing.scenarios.log_files import read_replica_logs
 from ottla.testing.scenarios.node_watch import NodeWatch
 from ottla.testing.scenarios.offsets_logs import read_offsets_logs
+from ottla.testing.scenarios.quorum_fetch_watch import QuorumFetchWatch
 from ottla.testing.scenarios.recorder import Recorder
 from ottla.testing.scenarios.report import Report
 from ottla.testing.scenarios.request_watch import RequestWatch
@@ -156,6 +157,7 @@ class Run:
         self.sim.observe(recorder.observe)
         self._nodes = NodeWatch(self.sim, self.history)
         RequestWatch(self.sim, self.history)
+        QuorumFetchWatch(self.sim, self.history)
         CoordinatorWatch(self.sim, self.history)
         log_watch = LogWatch(self.sim, self.history.log_events.append)
         DurabilityWatch(self.sim, self.history, log_watch)

@@ -7,14 +7,16 @@
   epoch, that the partition has then (KIP-497).
 - A voter votes only for a candidate whose log is not behind its own (Raft, 5.4.1; KIP-595).
 - A controller refuses the heartbeat of a registration that has ended (STALE_BROKER_EPOCH).
+- A leader refuses what a follower fetches under a registration that has ended (KIP-903).
 - Over ZooKeeper: a request of a former controller, or to a former registration of the broker, is
   refused (KIP-380).
 """
 
-from collections.abc import Callable
-from typing import Any, NamedTuple, TypeVar
+import struct
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NamedTuple, TypeVar
 
-from ottla.base.ids import Uuid
+from ottla.base.ids import NO_EPOCH, Uuid
 from ottla.metadata.brokers import BrokerImage
 from ottla.metadata.image import ClusterImage, PartitionImage
 from ottla.testing.history.history import History
@@ -27,6 +29,7 @@ from ottla.wire.frames import RequestHeader, decode_request_header, decode_respo
 from ottla.wire.messages.alter_partition import AlterPartitionRequest
 from ottla.wire.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from ottla.wire.messages.broker_registration import BrokerRegistrationRequest
+from ottla.wire.messages.fetch import FetchRequest, FetchResponse
 from ottla.wire.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
 from ottla.wire.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
 from ottla.wire.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
@@ -34,7 +37,12 @@ from ottla.wire.messages.vote import VoteRequest, VoteResponse
 
 T = TypeVar("T")
 
-VOTE, ALTER_PARTITION, BROKER_REGISTRATION, BROKER_HEARTBEAT = 52, 56, 62, 63
+FETCH, VOTE, ALTER_PARTITION, BROKER_REGISTRATION, BROKER_HEARTBEAT = 1, 52, 56, 62, 63
+REPLICA_STATE: Final = struct.Struct(">2siqB")
+REPLICA_STATE_TAG: Final = b"\x01\x0d"
+"""The last tagged field of a fetch request: its tag and size, replica id and epoch, and no tags."""
+NO_REPLICA_STATE: Final = (-1, -1)
+
 FROM_CONTROLLER: dict[int, tuple[type[Any], type[Any]]] = {
     4: (LeaderAndIsrRequest, LeaderAndIsrResponse),
     5: (StopReplicaRequest, StopReplicaResponse),
@@ -71,6 +79,7 @@ class RequestWatch:
         self._images: dict[int, ClusterImage] = {}
         """The image of each node."""
         self._requested: dict[TopicPartition, set[RequestedIsr]] = {}
+        self._fetches = FollowerFetches(sim, self._broken, self._images)
         from_controllers = ControllerRequests(sim, self._broken)
         self._arrived: dict[int, Callable[[int, RequestHeader, bytes], Check | None]] = {
             VOTE: self._vote_requested,
@@ -94,6 +103,9 @@ class RequestWatch:
                 if self._sim.zookeeper is None:
                     self._images[observation.node] = observation.image
                     self._look_at_brokers(observation.image)
+            case seen.NodeChanged(what="started"):
+                # The next process may not know yet what the one before it knew.
+                self._images.pop(observation.node, None)
             case seen.PartitionSet():
                 if observation.before is not None:
                     key = (observation.topic_id, observation.partition)
@@ -110,6 +122,10 @@ class RequestWatch:
                 check(frame)
             return
         key = int.from_bytes(frame[4:6], "big")
+        if key == FETCH:
+            if what == "request":
+                self._fetches.arrived(connection, target, frame)
+            return
         if what == "request" and key in self._arrived:
             header, _ = decode_request_header(memoryview(frame)[4:])
             check = self._arrived[key](target, header, frame)
@@ -231,6 +247,91 @@ class RequestWatch:
                 f"got {sorted(joined)} into the ISR at partition epoch {state.partition_epoch} "
                 f"without a request of epoch {before.partition_epoch}",
             )
+
+
+class FollowerFetches:
+    """Checks what leaders respond to fetches of followers' former registrations.
+
+    A response is checked when it is sent, since the process that asked has ended by then. Each
+    partition that the request names must have an error in it. Others of its fetch session have one
+    if they are in it: an idle partition is not looked at, and left out.
+
+    Only in KRaft mode: over ZooKeeper a leader knows no broker epochs but those of the fetches that
+    it has taken for a partition in the present leader epoch.
+    """
+
+    def __init__(
+        self,
+        sim: Sim,
+        broken: Callable[[TopicPartition | None, int, str], None],
+        images: Mapping[int, ClusterImage],
+    ) -> None:
+        self._broken = broken
+        self._images = images
+        self._awaited: dict[tuple[int, int], Check] = {}
+        """By connection and correlation id."""
+        sim.net.observe_responses(self._sent)
+
+    def arrived(self, connection: int, leader: int, frame: bytes) -> None:
+        """Note a fetch that arrives if its leader knows a later registration of the follower."""
+        image = self._images.get(leader)
+        replica, epoch = _replica_state(frame)
+        broker = None if image is None or epoch == NO_EPOCH else image.brokers.get(replica)
+        if broker is None or broker.epoch <= epoch:
+            return
+        header, _ = decode_request_header(memoryview(frame)[4:])
+        request = _request(FetchRequest, frame)
+        named = {
+            (topic.topic_id, each.partition)
+            for topic in request.topics
+            for each in topic.partitions
+        }
+        for topic in request.forgotten_topics_data:
+            named.difference_update((topic.topic_id, each) for each in topic.partitions)
+        newest_epoch = broker.epoch
+
+        def check(response_frame: bytes) -> None:
+            _, response = decode_response(
+                FetchResponse, memoryview(response_frame)[4:], header.api_version
+            )
+            if response.error_code != 0:
+                return
+            errors = {
+                (topic.topic_id, each.partition_index): each.error_code
+                for topic in response.responses
+                for each in topic.partitions
+            }
+            taken = [key for key in sorted(named | errors.keys()) if not errors.get(key)]
+            if taken:
+                self._broken(
+                    taken[0],
+                    leader,
+                    f"took a fetch of broker {replica} in epoch {epoch} though it is registered "
+                    f"in {newest_epoch}",
+                )
+
+        self._awaited[connection, header.correlation_id] = check
+
+    def _sent(self, connection: int, frame: bytes) -> None:
+        if self._awaited:
+            check = self._awaited.pop((connection, int.from_bytes(frame[4:8], "big")), None)
+            if check is not None:
+                check(frame)
+
+
+def _replica_state(frame: bytes) -> tuple[int, int]:
+    """Return the replica id and epoch of a fetch request; (-1, -1) where it has none.
+
+    They are at the end of its frame: most requests of a history are fetches, and decoding each
+    would take long.
+    """
+    if len(frame) >= REPLICA_STATE.size:
+        tag, replica, epoch, tags = REPLICA_STATE.unpack_from(
+            frame, len(frame) - REPLICA_STATE.size
+        )
+        if tag == REPLICA_STATE_TAG and tags == 0:
+            return replica, epoch
+    return NO_REPLICA_STATE
 
 
 class ControllerRequests:

@@ -20,10 +20,10 @@ from ottla.testing.history.history import History
 from ottla.testing.scenarios.request_watch import RequestWatch
 from ottla.testing.sim import Sim
 from ottla.testing.sim.net import joined
-from ottla.testing.sim.watch.observations import ImagePublished, PartitionSet
+from ottla.testing.sim.watch.observations import ImagePublished, NodeChanged, PartitionSet
 from ottla.wire.frames import encode_request, encode_response
 from ottla.wire.messages import alter_partition as alter
-from ottla.wire.messages import vote
+from ottla.wire.messages import fetch, vote
 from ottla.wire.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from ottla.wire.messages.broker_registration import BrokerRegistrationRequest
 from ottla.wire.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
@@ -208,6 +208,99 @@ def test_a_heartbeat_of_a_former_registration_is_refused(
         BrokerHeartbeatResponse(error_code=error, should_shut_down=False), 1, source=CONTROLLER
     )
     assert bool(bench.reasons) is broken
+
+
+# -- fetches of followers ------------------------------------------------------------------------
+
+LEADER = 3
+
+
+def fetch_request(
+    epoch: int, *, named: tuple[int, ...] = (0, 1), forgotten: tuple[int, ...] = ()
+) -> fetch.FetchRequest:
+    partitions = tuple(
+        fetch.FetchPartition(partition=each, fetch_offset=5, partition_max_bytes=9)
+        for each in named
+    )
+    left = fetch.ForgottenTopic(topic_id=TOPIC, partitions=forgotten)
+    return fetch.FetchRequest(
+        replica_state=fetch.ReplicaState(replica_id=BROKER, replica_epoch=epoch),
+        max_wait_ms=500,
+        min_bytes=1,
+        session_id=4,
+        session_epoch=2,
+        topics=(fetch.FetchTopic(topic_id=TOPIC, partitions=partitions),) if named else (),
+        forgotten_topics_data=(left,) if forgotten else (),
+    )
+
+
+def fetch_response(errors: dict[int, int], error: int) -> fetch.FetchResponse:
+    partitions = tuple(
+        fetch.PartitionData(partition_index=each, error_code=code, high_watermark=5, records=(b"",))
+        for each, code in errors.items()
+    )
+    topic = fetch.FetchableTopicResponse(topic_id=TOPIC, partitions=partitions)
+    return fetch.FetchResponse(error_code=error, responses=(topic,) if errors else ())
+
+
+def fetch_under(
+    epoch: int,
+    errors: dict[int, int],
+    *,
+    error: int = 0,
+    again: bool = False,
+    restarted: bool = False,
+    **named: tuple[int, ...],
+) -> list[str]:
+    """Return what is wrong with the response of a leader that knows the epoch 20."""
+    bench = Bench()
+    bench.sim.notify(ImagePublished(7, LEADER, 1, registered(20, isr=(2,))))
+    if restarted:
+        bench.sim.notify(NodeChanged(7, LEADER, 2, "started"))
+    frame = encode_request(fetch_request(epoch, **named), 18, 6, "test")
+    what, connection = ("again", 0) if again else ("request", 5)
+    bench.sim.net.frame_arrived(what, BROKER, LEADER, frame, connection=connection)
+    sent = joined(encode_response(fetch_response(errors, error), 18, 6))
+    bench.sim.net.response_sent(connection, sent)
+    return bench.reasons
+
+
+@pytest.mark.parametrize(
+    ("errors", "error"),
+    [({0: 6, 1: 6}, 0), ({0: 74, 1: 3}, 0), ({}, 71)],
+    ids=["refused", "for other reasons", "as a whole"],
+)
+def test_a_fetch_of_a_former_registration_is_refused(errors: dict[int, int], error: int) -> None:
+    assert fetch_under(10, errors, error=error) == []
+
+
+@pytest.mark.parametrize(
+    "errors", [{0: 0, 1: 0}, {0: 6, 1: 0}, {0: 6}, {}], ids=["taken", "one", "idle", "all idle"]
+)
+def test_a_fetch_of_a_former_registration_that_is_taken_is_reported(
+    errors: dict[int, int],
+) -> None:
+    (reason,) = fetch_under(10, errors)
+    assert "broker 1 in epoch 10" in reason
+
+
+def test_idle_partitions_of_a_session_may_be_left_out() -> None:
+    assert fetch_under(10, {}, named=()) == []
+    assert fetch_under(10, {}, named=(0,), forgotten=(0,)) == []
+    assert fetch_under(10, {1: 0}, named=()) != []
+
+
+@pytest.mark.parametrize("epoch", [20, 30, -1], ids=["present", "not known yet", "none"])
+def test_other_fetches_may_be_taken(epoch: int) -> None:
+    assert fetch_under(epoch, {0: 0, 1: 0}) == []
+
+
+def test_a_leader_that_has_restarted_may_not_know_the_registration_yet() -> None:
+    assert fetch_under(10, {0: 0, 1: 0}, restarted=True) == []
+
+
+def test_the_response_to_a_redelivered_fetch_is_not_known() -> None:
+    assert fetch_under(10, {0: 0, 1: 0}, again=True) == []
 
 
 # -- votes -----------------------------------------------------------------------------------------

@@ -120,11 +120,11 @@ class QuorumFetchWatch:
             return
         (partition,) = partitions
         if partition.diverging_epoch.epoch >= 0:
-            self._told_to_truncate(fetch)
+            self._response_diverges(fetch)
         elif partition.snapshot_id.epoch < 0:
             self._taken_for_valid(fetch)
 
-    def _told_to_truncate(self, fetch: _Fetch) -> None:
+    def _response_diverges(self, fetch: _Fetch) -> None:
         self._diverging[fetch] += 1
         if self._diverging[fetch] == REPEATS_MAX + 1:
             self._broken(

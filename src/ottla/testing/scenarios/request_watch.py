@@ -4,7 +4,7 @@
   registration.
 - A registration after a stop that was not clean leaves the broker in no ISR and no ELR (KIP-966).
 - A replica joins an ISR only by an AlterPartition that names the partition epoch, and the leader
-  epoch, that the partition has then (KIP-497).
+  epoch, that the partition has then (KIP-497), and the present registrations (KIP-903).
 - A voter votes only for a candidate whose log is not behind its own (Raft, 5.4.1; KIP-595).
 - A controller refuses the heartbeat of a registration that has ended (STALE_BROKER_EPOCH).
 - A leader refuses what a follower fetches under a registration that has ended (KIP-903).
@@ -60,6 +60,8 @@ class RequestedIsr(NamedTuple):
     leader_epoch: int
     partition_epoch: int
     isr: frozenset[int]
+    broker_epochs: frozenset[tuple[int, int]] = frozenset()
+    """Of the members, where the request has them."""
 
 
 class RequestWatch:
@@ -190,8 +192,14 @@ class RequestWatch:
     def _isr_requested(self, request: AlterPartitionRequest) -> None:
         for topic in request.topics:
             for each in topic.partitions:
-                members = [state.broker_id for state in each.new_isr_with_epochs] or each.new_isr
-                wanted = RequestedIsr(each.leader_epoch, each.partition_epoch, frozenset(members))
+                epochs = [(it.broker_id, it.broker_epoch) for it in each.new_isr_with_epochs]
+                members = [broker for broker, _ in epochs] or each.new_isr
+                wanted = RequestedIsr(
+                    each.leader_epoch,
+                    each.partition_epoch,
+                    frozenset(members),
+                    frozenset(pair for pair in epochs if pair[1] != NO_EPOCH),
+                )
                 key = (topic.topic_id, each.partition_index)
                 self._requested.setdefault(key, set()).add(wanted)
 
@@ -235,18 +243,29 @@ class RequestWatch:
         ):
             return
         joined = set(state.isr) - set(before.isr)
-        if joined and not any(
-            each.leader_epoch == before.leader_epoch
+        if not joined:
+            return
+        requests = [
+            each
+            for each in self._requested.get(key, ())
+            if each.leader_epoch == before.leader_epoch
             and each.partition_epoch == before.partition_epoch
             and joined <= each.isr
-            for each in self._requested.get(key, ())
-        ):
+        ]
+        got = f"got {sorted(joined)} into the ISR at partition epoch {state.partition_epoch}"
+        if not requests:
             self._broken(
-                key,
-                state.leader,
-                f"got {sorted(joined)} into the ISR at partition epoch {state.partition_epoch} "
-                f"without a request of epoch {before.partition_epoch}",
+                key, state.leader, f"{got} without a request of epoch {before.partition_epoch}"
             )
+        elif all(any(self._is_former(*pair) for pair in each.broker_epochs) for each in requests):
+            self._broken(key, state.leader, f"{got} by a request that names former registrations")
+
+    def _is_former(self, broker: int, epoch: int) -> bool:
+        """Tell whether a broker had registered under a later epoch before the present change.
+
+        Images are published after the changes that are in them: none has what comes with this one.
+        """
+        return epoch < self._epochs.get(broker, NO_EPOCH)
 
 
 class FollowerFetches:

@@ -69,11 +69,16 @@ class Bench:
 # -- AlterPartition ------------------------------------------------------------------------------
 
 
-def isr_request(leader_epoch: int, partition_epoch: int, *isr: int) -> alter.AlterPartitionRequest:
+def isr_request(
+    leader_epoch: int, partition_epoch: int, *isr: int, epochs: dict[int, int] | None = None
+) -> alter.AlterPartitionRequest:
     partition = alter.RequestPartitionData(
         partition_index=0,
         leader_epoch=leader_epoch,
-        new_isr_with_epochs=tuple(alter.BrokerState(broker_id=each) for each in isr),
+        new_isr_with_epochs=tuple(
+            alter.BrokerState(broker_id=each, broker_epoch=(epochs or {}).get(each, -1))
+            for each in isr
+        ),
         partition_epoch=partition_epoch,
     )
     topic = alter.RequestTopicData(topic_id=TOPIC, partitions=(partition,))
@@ -96,6 +101,22 @@ def test_a_replica_joins_by_a_request_of_the_present_epochs(
     bench.send(isr_request(*request_of), 3)
     bench.change(isr=(1, 2, 3), partition_epoch=8)
     assert bool(bench.reasons) is is_stale
+
+
+@pytest.mark.parametrize(
+    ("named", "known", "broken"),
+    [((20,), 20, False), ((20,), 10, False), ((10,), 20, True), ((10, 20), 20, False)],
+    ids=["present", "not known yet", "former", "another request"],
+)
+def test_a_replica_joins_by_a_request_of_the_present_registrations(
+    named: tuple[int, ...], known: int, broken: bool
+) -> None:
+    bench = Bench()
+    bench.publish(registered(known, isr=(2,)))
+    for number, epoch in enumerate(named):
+        bench.send(isr_request(4, 7, 1, 2, 3, epochs={BROKER: epoch}), 3, number=number)
+    bench.change(isr=(1, 2, 3), partition_epoch=8)
+    assert bool(bench.reasons) is broken
 
 
 @pytest.mark.parametrize(

@@ -91,8 +91,8 @@ class HighWatermarkMoved(NamedTuple):
 class LeadershipBegan(NamedTuple):
     """A broker begins to lead in a new epoch.
 
-    Fields: `former_epoch`: the last one that it knew; `known`: the followers whose log ends it
-            takes for known.
+    Fields: `former_epoch`: the last one in which this process led, -1 = none; `known`: the
+            followers whose log ends it takes for known.
     """
 
     at_ms: int
@@ -371,6 +371,8 @@ class Watch:
         """What was seen last of each hosted partition."""
         self._watermarks: dict[tuple[Uuid, int], tuple[int, int]] = {}
         self._ends: dict[tuple[Uuid, int], int] = {}
+        self._led: dict[tuple[Uuid, int], int] = {}
+        """The last epoch in which this process led each partition."""
         self._logs: dict[tuple[Uuid, int], PartitionLog] = {}
 
     def opened(self, storage: QuorumStorage) -> None:
@@ -463,7 +465,9 @@ class Watch:
         now = log.high_watermark, partition.leader_epoch
         before = self._watermarks.get(key)
         if before is not None and before[1] != partition.leader_epoch and partition.is_leader:
-            self._leadership_began(partition, before[1])
+            self._leadership_began(partition, self._led.get(key, NO_EPOCH))
+        if partition.is_leader:
+            self._led[key] = partition.leader_epoch
         if before != now:
             self._watermarks[key] = now
             self._notify(

@@ -29,16 +29,19 @@ $(STAMP): requirements.lock pyproject.toml tools/make-venv
 demo: $(STAMP)
 	@$(BIN)/ottla demo --chart demo.png
 
-# Unit tests need the cores, and a process that nothing else has changed. Tests of clusters and of
-# Spark wait more than they work, simulated clusters need a core: they run beside each other, five
-# workers for two cores, eight at most (see tests/conftest.py). What judges latencies runs alone. In
-# each line's last words "deselected" are those that are left to `make soak`.
+# Unit tests wait a third of their time, for a timer, a thread or a disk. The histories of the
+# simulator, which need nothing but a core, run beside them, in processes that let others go first.
+# Tests of clusters and of Spark wait more than they work: they run beside the simulator's other
+# tests, five workers for two cores, eight at most (see tests/conftest.py). What judges latencies
+# runs alone. In each line's last words "deselected" are those that are left to `make soak`.
+SEEDS_TEST = tests/sim/test_seeds.py
 WORKERS = $(shell n=$$(nproc); echo $$((n < 3 ? 5 * n / 2 : 8)))
-# One more than there are cores: some wait for a timer, a thread or a disk.
+# One more than there are cores.
 UNIT_WORKERS = $(shell n=$$(nproc); echo $$((n < 8 ? n + 1 : 8)))
 
-test: test-unit
-	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -m "not alone" tests/sim tests/cluster tests/spark
+test: $(STAMP)
+	@$(BIN)/python -m pytest -n $$(($(UNIT_WORKERS) + 2)) --dist loadgroup tests/unit $(SEEDS_TEST)
+	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -m "not alone" --ignore $(SEEDS_TEST) tests/sim tests/cluster tests/spark
 	@$(BIN)/python -m pytest -m alone $(call PLAYED_BY,mark\.alone,tests/cluster)
 
 test-unit: $(STAMP)

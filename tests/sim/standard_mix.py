@@ -180,7 +180,7 @@ SHOWN_BY: dict[str, int] = {
     "deletes_objects_before_the_manifest": 2,
     "compares_only_ends": 8,
     "keeps_diverging_epoch": 4,
-    "reads_what_it_loaded_before_that_is_replicated": 4,
+    "reads_what_it_loaded_before_that_is_replicated": 19,
     "trusts_what_followers_said_in_other_epochs": 1,
 }
 """A seed that showed the rule broken when that was last measured. It shifts with every change of

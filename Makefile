@@ -9,7 +9,7 @@ STAMP := $(VENV)/.complete
 # environment says otherwise: else each process spends half a second on compiling the same sources.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help demo test test-unit test-cluster test-sim test-spark soak soak-seeds soak-rules \
+.PHONY: help demo test test-unit test-seeds test-cluster test-sim test-spark soak soak-seeds soak-rules \
 	soak-stories soak-unit soak-clusters check check-types check-style bench bench-kafka clean
 
 help:
@@ -30,22 +30,25 @@ demo: $(STAMP)
 	@$(BIN)/ottla demo --chart demo.png
 
 # Unit tests wait a third of their time, for a timer, a thread or a disk. The histories of the
-# simulator, which need nothing but a core, run beside them, in processes that let others go first.
-# Tests of clusters and of Spark wait more than they work: they run beside the simulator's other
-# tests, five workers for two cores, eight at most (see tests/conftest.py). What judges latencies
-# runs alone. In each line's last words "deselected" are those that are left to `make soak`.
+# simulator need nothing but a core: they run beside them, and let them go first. Tests of clusters
+# and of Spark wait more than they work: they run beside the simulator's other tests, five workers
+# for two cores, eight at most (see tests/conftest.py). What judges latencies runs alone. In each
+# line's last words "deselected" are those that are left to `make soak`.
 SEEDS_TEST = tests/sim/test_seeds.py
 WORKERS = $(shell n=$$(nproc); echo $$((n < 3 ? 5 * n / 2 : 8)))
 # One more than there are cores.
 UNIT_WORKERS = $(shell n=$$(nproc); echo $$((n < 8 ? n + 1 : 8)))
 
 test: $(STAMP)
-	@$(BIN)/python -m pytest -n $$(($(UNIT_WORKERS) + 2)) --dist loadgroup tests/unit $(SEEDS_TEST)
+	@$(MAKE) --no-print-directory -j 2 test-unit test-seeds
 	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -m "not alone" --ignore $(SEEDS_TEST) tests/sim tests/cluster tests/spark
 	@$(BIN)/python -m pytest -m alone $(call PLAYED_BY,mark\.alone,tests/cluster)
 
 test-unit: $(STAMP)
 	@$(BIN)/python -m pytest -n $(UNIT_WORKERS) --dist loadgroup tests/unit
+
+test-seeds: $(STAMP)
+	@nice -n 5 $(BIN)/python -m pytest $(SEEDS_TEST)
 
 test-cluster: $(STAMP)
 	@$(BIN)/python -m pytest tests/cluster

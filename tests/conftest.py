@@ -31,7 +31,7 @@ SPARK = "tests/spark"
 CLUSTERS = "tests/cluster"
 SIMULATOR = "tests/sim"
 
-DRAWN_FILES = {CLUSTERS: 28, SPARK: 5}
+DRAWN_FILES = {CLUSTERS: 25, SPARK: 4}
 """Of how many of a directory's files a commit plays its part; `make soak` plays all."""
 
 PLAYED_FILES = frozenset(
@@ -66,7 +66,6 @@ SPARK_ALONE = ("tests/spark/test_demo.py", "tests/spark/test_clusters.py")
 
 LONGEST = (
     SPARK,
-    "tests/sim/test_seeds.py",
     SPARK_STREAMS,
     "tests/cluster/test_tiered_deletion.py",
     "tests/cluster/test_slow_store.py",
@@ -216,8 +215,8 @@ def files_left_out(items: list[pytest.Item], root: Path) -> list[pytest.Item]:
 class FileScheduling(LoadScopeScheduling):
     """Keeps a file in one worker, since its tests share clusters; Spark starts twice for all files.
 
-    Every other worker begins with what waits, the others with simulated clusters, which need but a
-    core: so the cores are busy to the end. Simulated clusters are each test's own: these tests go
+    Every other worker begins with what waits much, clusters and Spark, the others with what needs
+    a core: so the cores are busy to the end. Simulated clusters are each test's own: these tests go
     to any worker. xdist's own `loadgroup` sets the groups in a way that pytest 9 does not see.
     """
 
@@ -243,8 +242,8 @@ class FileScheduling(LoadScopeScheduling):
 
 @cache
 def _waits(scope: str) -> bool:
-    """Tell whether the tests wait for much else than a core."""
-    return not scope.startswith(SIMULATOR)
+    """Tell whether the tests wait more than they work."""
+    return scope.startswith((SPARK, CLUSTERS))
 
 
 @cache

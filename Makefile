@@ -59,7 +59,7 @@ test-sim: $(STAMP)
 # The files of which `make test` plays a part, by what has all of it played (see tests/drawn.py).
 PLAYED_BY = $(shell grep -rlE --include="test_*.py" "$(1)" $(2))
 VARIANTS = $(call PLAYED_BY,SIM_VARIANTS,tests/sim)
-STORIES = $(filter-out tests/sim/test_seeds.py,$(call PLAYED_BY,SIM_STORIES|drawn_seeds,tests/sim))
+STORIES = $(filter-out $(SEEDS_TEST),$(call PLAYED_BY,SIM_STORIES|drawn_seeds,tests/sim))
 # Unit tests have a line of their own, and so have two of the others. Of clusters and Spark whole
 # files are drawn, too.
 ROUNDS = $(filter-out %/test_ensemble_faults.py %/test_deletion_crashes.py,$(call PLAYED_BY,FAULT_ROUNDS|mark\.(forms|drawn),tests/sim) $(call PLAYED_BY,def test_,tests/cluster tests/spark))
@@ -86,7 +86,7 @@ soak-rules: $(STAMP)
 soak-stories: $(STAMP)
 	@OTTLA_DELETION_STEPS=all $(BIN)/python -m pytest tests/sim/test_deletion_crashes.py
 	@OTTLA_DISABLING_STEPS=all $(BIN)/python -m pytest -n 2 tests/sim/test_disabling_crashes.py
-	@OTTLA_SIM_STORIES=all $(BIN)/python -m pytest tests/sim/test_seeds.py
+	@OTTLA_SIM_STORIES=all $(BIN)/python -m pytest $(SEEDS_TEST)
 	@OTTLA_SIM_STORIES=all $(BIN)/python -m pytest -n 2 $(STORIES)
 	@OTTLA_POWER_SEEDS=100 $(BIN)/python -m pytest -n 2 tests/sim/test_power_after_truncation.py
 

@@ -38,6 +38,31 @@ class Died(BaseException):
     """The process is no more; nothing may catch it."""
 
 
+def dying_at(operation: int | None) -> Callable[[str, str], None]:
+    """Return what lets a disk's operation of that number from now on be the one that never
+    happens; None = all do."""
+    left = operation
+
+    def count(name: str, path: str) -> None:
+        nonlocal left
+        if left is None:
+            return
+        if left == 0:
+            raise Died
+        left -= 1
+
+    return count
+
+
+def dies(work: Callable[[], object]) -> bool:
+    """Tell whether the process dies in some work."""
+    try:
+        work()
+    except Died:
+        return True
+    return False
+
+
 class Dice:
     """Different bytes each time."""
 
@@ -162,13 +187,4 @@ class Storage:
 
     def die_at(self, operation: int | None) -> None:
         """Let the disk's operation of that number from now on be the one that never happens."""
-        left = [operation]
-
-        def count(name: str, path: str) -> None:
-            if left[0] is None:
-                return
-            if left[0] == 0:
-                raise Died
-            left[0] -= 1
-
-        self.disk.on_operation = count
+        self.disk.on_operation = dying_at(operation)

@@ -20,7 +20,6 @@ from ottla.testing.checkers.records import Witness
 from ottla.testing.history.history import History
 from ottla.testing.history.log import BatchSeen, ProducerSeen, ReplicaLog, SegmentSeen
 
-NEVER = 1 << 62
 BATCHES_KEPT = 5
 """Of each producer: as many as it may have in flight."""
 
@@ -125,10 +124,8 @@ def _entry(
             yield f"{where} what it began at {first}, and the transaction index has no entry of it"
     elif entry.producer_id != marker.producer_id:
         yield f"{where}, the transaction index has {entry}"
-    elif (
-        entry.first_offset != first
-        if is_known
-        else entry.first_offset > (NEVER if first is None else first)
+    elif entry.first_offset != first and (
+        is_known or (first is not None and entry.first_offset > first)
     ):
         yield f"{where} what it began at {first}, the transaction index has {entry}"
     elif entry.last_stable_offset > stable_offset:

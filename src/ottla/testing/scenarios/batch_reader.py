@@ -1,12 +1,32 @@
 """Reads the batches of files that grow, and are cut now and then: each batch once."""
 
-from collections.abc import Callable
-from typing import Generic, TypeVar
+from collections.abc import Callable, Mapping
+from typing import Generic, NamedTuple, TypeVar
 
+from ottla.log import names
 from ottla.records.batch import BatchHeader, iter_headers
 from ottla.records.errors import RecordsError
 
 T = TypeVar("T")
+
+
+class Extent(NamedTuple):
+    """The offsets of a batch, and its leader epoch."""
+
+    base_offset: int
+    last_offset: int
+    epoch: int
+
+
+def extent(_data: bytes, _at: int, header: BatchHeader) -> Extent:
+    """Make the extent of a batch, for a reader."""
+    return Extent(header.base_offset, header.last_offset, header.partition_leader_epoch)
+
+
+def segments_of(files: Mapping[str, bytes]) -> dict[int, bytes]:
+    """Return the content of the segments among the files of a directory, by base offset."""
+    parsed = ((names.parse_segment_name(name), data) for name, data in files.items())
+    return {name[0]: data for name, data in parsed if name is not None and name[1] == names.LOG}
 
 
 class BatchReader(Generic[T]):

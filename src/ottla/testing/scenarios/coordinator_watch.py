@@ -27,6 +27,7 @@ from ottla.records.batch import BatchHeader
 from ottla.records.record import Record, read_records
 from ottla.testing.history.history import History
 from ottla.testing.history.nodes import COORDINATION, RuleBroken
+from ottla.testing.scenarios.awaited import Awaited
 from ottla.testing.scenarios.batch_reader import BatchReader
 from ottla.testing.sim import Sim
 from ottla.testing.sim.disk import SimDisk
@@ -118,13 +119,12 @@ class CoordinatorWatch:
         self._sim = sim
         self._history = history
         self._logs = {node.id: OffsetsLog(node.disk) for node in sim.nodes.values()}
-        self._awaited: dict[tuple[int, int], Asked] = {}
-        """By connection and correlation id."""
+        self._awaited = Awaited[Asked]()
         sim.net.observe(self._arrived)
         sim.net.observe_responses(self._sent)
 
     def _sent(self, connection: int, frame: bytes) -> None:
-        asked = self._awaited.pop((connection, int.from_bytes(frame[4:8], "big")), None)
+        asked = self._awaited.take(connection, frame)
         if asked is not None:
             self._responded(asked, frame)
 
@@ -133,8 +133,8 @@ class CoordinatorWatch:
             header, body_at = decode_request_header(memoryview(frame)[4:])
             request_type, _ = MESSAGES[header.api_key]
             request = decode(request_type, memoryview(frame)[4 + body_at :], header.api_version)
-            place = (self._sim.net.arriving_on, header.correlation_id)
-            self._awaited[place] = self._asked(self._sim.nodes[target], header, request)
+            asked = self._asked(self._sim.nodes[target], header, request)
+            self._awaited.keep(self._sim.net.arriving_on, header.correlation_id, asked)
 
     def _asked(self, node: SimNode, header: RequestHeader, request: Any) -> Asked:
         fetches = header.api_key == OFFSET_FETCH

@@ -21,8 +21,8 @@ nodes:
 from collections.abc import Iterator
 from functools import lru_cache, partial
 from itertools import islice
-from typing import NamedTuple
 
+from ottla.broker.partition import Partition
 from ottla.host.kraft.quorum_storage import METADATA_DIR
 from ottla.log import names
 from ottla.log.dirs.checkpoint_limits import decode_limits, limits_number
@@ -33,7 +33,7 @@ from ottla.records.batch import BatchHeader, iter_headers
 from ottla.records.errors import RecordsError
 from ottla.testing.history.history import History
 from ottla.testing.history.nodes import DURABILITY, RuleBroken
-from ottla.testing.scenarios.batch_reader import BatchReader
+from ottla.testing.scenarios.batch_reader import BatchReader, Extent, extent, segments_of
 from ottla.testing.scenarios.cleaned_records import CleanedRecords
 from ottla.testing.sim import Sim
 from ottla.testing.sim.disk import SimDisk
@@ -49,23 +49,13 @@ COMPARED_BATCHES = 20
 """How many batches of the metadata log are compared at each commit: logs diverge at their ends."""
 
 
-class _Batch(NamedTuple):
-    base_offset: int
-    last_offset: int
-    epoch: int
-
-
-def _batch(_data: bytes, _at: int, header: BatchHeader) -> _Batch:
-    return _Batch(header.base_offset, header.last_offset, header.partition_leader_epoch)
-
-
 class DurableLog:
     """The batches of a voter's metadata log that a loss of power leaves for certain."""
 
     def __init__(self, disk: SimDisk, directory: str) -> None:
         self._disk = disk
         self._directory = directory
-        self._reader = BatchReader(_batch)
+        self._reader = BatchReader(extent)
 
     def epoch_of(self, offset: int) -> int | None:
         """Return the epoch of the record at an offset; None = it is not durable."""
@@ -80,9 +70,9 @@ class DurableLog:
         newest = islice(self._back_from(offset), COMPARED_BATCHES)
         return [(each.last_offset, each.epoch) for each in newest]
 
-    def _back_from(self, offset: int) -> Iterator[_Batch]:
+    def _back_from(self, offset: int) -> Iterator[Extent]:
         """Yield the batches of an offset's segment, from that of the offset back."""
-        segments = _segments(self._disk.durable_files_in(self._directory))
+        segments = segments_of(self._disk.durable_files_in(self._directory))
         base = max((each for each in segments if each <= offset), default=None)
         if base is not None:
             name = names.segment_name(base, names.LOG)
@@ -154,11 +144,9 @@ class DurabilityWatch:
 
     def _deletion_began(self, began: seen.RemoteSegmentChanged) -> None:
         node = self._sim.nodes[began.node]
-        hosted = () if node.broker is None else node.broker.replicas.hosted()
         key = (began.topic_id, began.partition)
-        for partition in hosted:
-            log = partition.log
-            if (partition.topic_id, partition.partition_id) != key or log is None or log.failed:
+        for partition, log in self._logs_of(began.node):
+            if (partition.topic_id, partition.partition_id) != key or log.failed:
                 continue
             if log.log_start_offset <= began.end_offset or not partition.is_leader:
                 return  # It is deleted for another reason, or by a former leader.
@@ -207,10 +195,15 @@ class DurabilityWatch:
             )
 
     def _log_in(self, node: int, directory: str) -> PartitionLog | None:
+        logs = (log for _, log in self._logs_of(node) if log.directory == directory)
+        return next(logs, None)
+
+    def _logs_of(self, node: int) -> Iterator[tuple[Partition, PartitionLog]]:
+        """Yield the partitions that a broker hosts, with their logs."""
         broker = self._sim.nodes[node].broker
-        hosted = () if broker is None else broker.replicas.hosted()
-        logs = (each.log for each in hosted)
-        return next((log for log in logs if log is not None and log.directory == directory), None)
+        for partition in () if broker is None else broker.replicas.hosted():
+            if partition.log is not None:
+                yield partition, partition.log
 
     def _cleaned_segment_written(self, node: int, directory: str, base: int) -> None:
         log = self._log_in(node, directory)
@@ -265,7 +258,7 @@ def _log_start(disk: SimDisk, log: PartitionLog) -> int:
     start = _stored_log_start(disk, log)
     if log.has_remote_prefix:
         return start
-    return max(start, min(_segments(disk.durable_files_in(log.directory)), default=0))
+    return max(start, min(segments_of(disk.durable_files_in(log.directory)), default=0))
 
 
 def _stored_log_start(disk: SimDisk, log: PartitionLog) -> int:
@@ -300,7 +293,7 @@ def _offsets(data: bytes) -> dict[TopicPartition, int]:
 
 def _unlike_on_disk(disk: SimDisk, directory: str, point: int) -> Iterator[str]:
     """Yield the files that differ on disk from what the log has below its recovery point."""
-    segments = _segments(disk.files_in(directory))
+    segments = segments_of(disk.files_in(directory))
     bases = sorted(segments)
     for base, next_base in zip(bases, (*bases, None)[1:], strict=True):
         if base >= point:
@@ -319,12 +312,6 @@ def _unlike_on_disk(disk: SimDisk, directory: str, point: int) -> Iterator[str]:
                     yield path
         if data != on_disk:
             yield f"{directory}/{name}"
-
-
-def _segments(files: dict[str, bytes]) -> dict[int, bytes]:
-    """Return the content of the segments among the files, by base offset."""
-    parsed = ((names.parse_segment_name(name), data) for name, data in files.items())
-    return {name[0]: data for name, data in parsed if name is not None and name[1] == names.LOG}
 
 
 def _headers(data: bytes, position: int = 0) -> Iterator[tuple[int, BatchHeader]]:

@@ -2,8 +2,8 @@
 
 - A leader that answers a fetch as valid has the record before the fetch offset, in the epoch that
   the replica names. Else it would append to a log that diverges from its own (Raft, 5.3).
-- A replica that is told that its log diverges truncates it: in that epoch of the leader it does not
-  fetch from the same end again and again.
+- A replica whose log diverges, by the response, truncates it: in that epoch of the leader it does
+  not fetch from the same end again and again.
 """
 
 from collections import Counter
@@ -12,10 +12,10 @@ from typing import NamedTuple
 from ottla.base.ids import METADATA_TOPIC_ID
 from ottla.host.kraft.quorum_storage import METADATA_DIR
 from ottla.log import names
-from ottla.records.batch import BatchHeader
 from ottla.testing.history.history import History
 from ottla.testing.history.nodes import REPLICATION, RuleBroken
-from ottla.testing.scenarios.batch_reader import BatchReader
+from ottla.testing.scenarios.awaited import Awaited
+from ottla.testing.scenarios.batch_reader import BatchReader, Extent, extent, segments_of
 from ottla.testing.sim import Sim
 from ottla.testing.sim.disk import SimDisk
 from ottla.testing.sim.watch.observations import QuorumLed
@@ -26,8 +26,8 @@ from ottla.wire.messages.fetch import FetchRequest, FetchResponse
 FETCH = 1
 METADATA = bytes(METADATA_TOPIC_ID)
 REPEATS_MAX = 10
-"""So often a replica may be told that its log diverges, and fetch from the same end again in one
-epoch of the leader: it ignores a response if its role has changed since the request."""
+"""So often a replica may get a diverging epoch, and fetch from the same end again in one epoch of
+the leader: it ignores a response if its role has changed since the request."""
 
 
 class _Fetch(NamedTuple):
@@ -41,28 +41,16 @@ class _Fetch(NamedTuple):
     last_epoch: int
 
 
-class _Span(NamedTuple):
-    """Records of one batch: [start, end)."""
-
-    start: int
-    end: int
-    epoch: int
-
-
-def _span(_data: bytes, _at: int, header: BatchHeader) -> _Span:
-    return _Span(header.base_offset, header.last_offset + 1, header.partition_leader_epoch)
-
-
 class QuorumFetchWatch:
     """Writes the rules that were broken into a history."""
 
     def __init__(self, sim: Sim, history: History) -> None:
         self._sim = sim
         self._history = history
-        self._led: dict[tuple[int, int], list[_Span]] = {}
+        self._led: dict[tuple[int, int], list[Extent]] = {}
         """By leader and epoch, its log when it was elected: while it leads, it only appends."""
-        self._awaited: dict[tuple[int, int], tuple[_Fetch, int]] = {}
-        """By connection and correlation id, the fetches without a response, and their version."""
+        self._awaited = Awaited[tuple[_Fetch, int]]()
+        """The fetches without a response, and their version."""
         self._diverging: Counter[_Fetch] = Counter()
         """How often a response has said that the log diverges."""
         if sim.zookeeper is None:
@@ -78,10 +66,10 @@ class QuorumFetchWatch:
         if not isinstance(observation, QuorumLed):
             return
         node = self._sim.nodes[observation.node]
-        spans = _read(node.disk, f"{node.config.metadata_log_dir}/{METADATA_DIR}")
+        batches = _read(node.disk, f"{node.config.metadata_log_dir}/{METADATA_DIR}")
         # Unless the record that begins the epoch is there, what is before it may be incomplete.
-        if spans and spans[-1].epoch == observation.epoch:
-            self._led[observation.node, observation.epoch] = spans
+        if batches and batches[-1].epoch == observation.epoch:
+            self._led[observation.node, observation.epoch] = batches
 
     def _frame(self, what: str, source: int, target: int, frame: bytes) -> None:
         connection = self._sim.net.arriving_on
@@ -90,7 +78,7 @@ class QuorumFetchWatch:
             if int.from_bytes(frame[4:6], "big") == FETCH and METADATA in frame:
                 self._requested(connection, source, target, frame)
         elif what == "response":
-            known = self._awaited.pop((connection, int.from_bytes(frame[4:8], "big")), None)
+            known = self._awaited.take(connection, frame)
             if known is not None:
                 self._answered(*known, frame)
 
@@ -111,7 +99,7 @@ class QuorumFetchWatch:
             partition.fetch_offset,
             partition.last_fetched_epoch,
         )
-        self._awaited[connection, header.correlation_id] = (fetch, header.api_version)
+        self._awaited.keep(connection, header.correlation_id, (fetch, header.api_version))
 
     def _answered(self, fetch: _Fetch, version: int, frame: bytes) -> None:
         _, response = decode_response(FetchResponse, memoryview(frame)[4:], version)
@@ -135,12 +123,12 @@ class QuorumFetchWatch:
             )
 
     def _taken_for_valid(self, fetch: _Fetch) -> None:
-        spans = self._led.get((fetch.leader, fetch.epoch))
+        batches = self._led.get((fetch.leader, fetch.epoch))
         last = fetch.offset - 1
-        if spans is None or last < spans[0].start:
+        if batches is None or last < batches[0].base_offset:
             return
         # What the leader has appended since is of its own epoch.
-        epoch = next((each.epoch for each in spans if last < each.end), fetch.epoch)
+        epoch = next((each.epoch for each in batches if last <= each.last_offset), fetch.epoch)
         if epoch != fetch.last_epoch:
             self._broken(
                 fetch.leader,
@@ -149,17 +137,12 @@ class QuorumFetchWatch:
             )
 
 
-def _read(disk: SimDisk, directory: str) -> list[_Span]:
+def _read(disk: SimDisk, directory: str) -> list[Extent]:
     """Return the batches of a log: those at its end that follow one another."""
-    segments = {
-        parsed[0]: data
-        for name, data in disk.files_in(directory).items()
-        if (parsed := names.parse_segment_name(name)) is not None and parsed[1] == names.LOG
-    }
-    reader, spans = BatchReader(_span), list[_Span]()
-    for base in sorted(segments):
-        for _, span in reader.batches(names.segment_name(base, names.LOG), segments[base]):
-            if spans and spans[-1].end != span.start:
-                spans.clear()
-            spans.append(span)
-    return spans
+    reader, batches = BatchReader(extent), list[Extent]()
+    for base, data in sorted(segments_of(disk.files_in(directory)).items()):
+        for _, batch in reader.batches(names.segment_name(base, names.LOG), data):
+            if batches and batches[-1].last_offset + 1 != batch.base_offset:
+                batches.clear()
+            batches.append(batch)
+    return batches

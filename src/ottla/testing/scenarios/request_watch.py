@@ -22,6 +22,7 @@ from ottla.metadata.image import ClusterImage, PartitionImage
 from ottla.testing.history.history import History
 from ottla.testing.history.nodes import FENCING, RuleBroken, Unfenced
 from ottla.testing.history.topics import TopicPartition
+from ottla.testing.scenarios.awaited import Awaited
 from ottla.testing.sim import Sim
 from ottla.testing.sim.watch import observations as seen
 from ottla.wire.codec import decode
@@ -89,8 +90,8 @@ class RequestWatch:
             **dict.fromkeys(FROM_CONTROLLER, from_controllers.arrived),
         }
         """By API key, what returns a check of the response."""
-        self._awaited: dict[tuple[int, int], Check] = {}
-        """By connection and correlation id, of the requests whose responses are checked."""
+        self._awaited = Awaited[Check]()
+        """Of the requests whose responses are checked."""
         sim.observe(self._observe)
         sim.net.observe(self._frame)
 
@@ -119,7 +120,7 @@ class RequestWatch:
         """Note a request that arrives. A redelivered one may arrive first."""
         connection = self._sim.net.arriving_on
         if what == "response":
-            check = self._awaited.pop((connection, int.from_bytes(frame[4:8], "big")), None)
+            check = self._awaited.take(connection, frame)
             if check is not None:
                 check(frame)
             return
@@ -132,7 +133,7 @@ class RequestWatch:
             header, _ = decode_request_header(memoryview(frame)[4:])
             check = self._arrived[key](target, header, frame)
             if check is not None:
-                self._awaited[connection, header.correlation_id] = check
+                self._awaited.keep(connection, header.correlation_id, check)
         if key == ALTER_PARTITION:
             self._isr_requested(_request(AlterPartitionRequest, frame))
         elif key == BROKER_REGISTRATION:
@@ -287,8 +288,7 @@ class FollowerFetches:
     ) -> None:
         self._broken = broken
         self._images = images
-        self._awaited: dict[tuple[int, int], Check] = {}
-        """By connection and correlation id."""
+        self._awaited = Awaited[Check]()
         sim.net.observe_responses(self._sent)
 
     def arrived(self, connection: int, leader: int, frame: bytes) -> None:
@@ -329,13 +329,12 @@ class FollowerFetches:
                     f"in {newest_epoch}",
                 )
 
-        self._awaited[connection, header.correlation_id] = check
+        self._awaited.keep(connection, header.correlation_id, check)
 
     def _sent(self, connection: int, frame: bytes) -> None:
-        if self._awaited:
-            check = self._awaited.pop((connection, int.from_bytes(frame[4:8], "big")), None)
-            if check is not None:
-                check(frame)
+        check = self._awaited.take(connection, frame)
+        if check is not None:
+            check(frame)
 
 
 def _replica_state(frame: bytes) -> tuple[int, int]:

@@ -7,8 +7,6 @@ long as delete.retention.ms at least, and nothing that is read differs from what
 second test dies at every single operation of one cleaning.
 """
 
-from collections.abc import Callable
-
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
@@ -17,7 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from ottla.records.builder import encode_batch
 from ottla.records.compression import Codec
 from tests.drawn import examples
-from tests.unit.log.cleaner_storage import DELETE_RETENTION_MS, Died, Storage
+from tests.unit.log.cleaner_storage import DELETE_RETENTION_MS, Died, Storage, dies
 
 KEYS = [b"a", b"b", b"c", b"long" * 20]
 CHANGES = st.lists(st.tuples(st.sampled_from(KEYS), st.booleans()), min_size=1, max_size=4)
@@ -187,11 +185,3 @@ def test_a_death_at_any_operation_loses_nothing(keep: int | None) -> None:
     while run(operation)[1]:
         operation += 1
     assert operation > 40  # Else the cleaning did not do what this test is about.
-
-
-def dies(work: Callable[[], object]) -> bool:
-    try:
-        work()
-    except Died:
-        return True
-    return False

@@ -15,8 +15,8 @@ from ottla.log import names
 from ottla.log.earlier_segments import EarlierSegments
 from ottla.log.epoch_cache import EpochEntry
 from ottla.testing.sim.disk import SimDisk
-from tests.unit.log.cleaner.test_cleaner_model import check, dies, history
-from tests.unit.log.cleaner_storage import Storage
+from tests.unit.log.cleaner.test_cleaner_model import check, history
+from tests.unit.log.cleaner_storage import Storage, dies
 from tests.unit.log.support import Environment, QueuedWorkers, batch
 
 

@@ -3,7 +3,7 @@
 Method: files by name and content in a directory; what must be there afterwards.
 """
 
-from collections.abc import Callable
+from functools import partial
 from random import Random
 
 import pytest
@@ -11,6 +11,7 @@ import pytest
 from ottla.log.recovery.startup_cleanup import tidy
 from ottla.testing.disk import MemoryDisk
 from ottla.testing.sim.disk import SimDisk
+from tests.unit.log.cleaner_storage import dies, dying_at
 from tests.unit.log.support import batch
 
 
@@ -113,22 +114,6 @@ def test_a_damaged_swap_still_takes_its_place() -> None:
     assert disk.read_bytes(f"/d/{file(0, '.log')}") == data
 
 
-class Died(BaseException):
-    """The process is no more."""
-
-
-def dies_at(operation: int) -> Callable[[str, str], None]:
-    """Return an observer of a disk that lets that operation be the one that never happens."""
-    left = [operation]
-
-    def count(_name: str, _path: str) -> None:
-        if left[0] == 0:
-            raise Died
-        left[0] -= 1
-
-    return count
-
-
 @pytest.mark.parametrize("seed", range(10))
 def test_a_loss_of_power_keeps_the_old_segments_or_the_cleaned_one(seed: int) -> None:
     """The process that was killed had given the `.swap` name, and not synced it yet."""
@@ -141,12 +126,8 @@ def test_a_loss_of_power_keeps_the_old_segments_or_the_cleaned_one(seed: int) ->
         disk.write_atomic(f"/d/{file(0, '.log.cleaned')}", records(0, 8))
         disk.settle()
         disk.rename(f"/d/{file(0, '.log.cleaned')}", f"/d/{file(0, '.log.swap')}")
-        disk.on_operation = dies_at(operation)
-        try:
-            tidy(disk, "/d")
-            died = False
-        except Died:
-            pass
+        disk.on_operation = dying_at(operation)
+        died = dies(partial(tidy, disk, "/d"))
         disk.on_operation = None
         disk.lose_power(Random(seed))
         held = b"".join(disk.read_bytes(f"/d/{file(base, '.log')}") for base in tidy(disk, "/d"))

@@ -12,7 +12,7 @@ Faults other than the crash of one node are in `directed_scripts`, `directed_quo
 `late_requests`.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields, replace
 from random import Random
 from typing import Any
@@ -315,8 +315,7 @@ class DirectedFaults:
             return
         self.sim.mark("directed-vote-apart")
         others = [each for each in controllers if each != candidate]
-        links = {(candidate, each) for each in others} | {(each, candidate) for each in others}
-        links -= self.sim.net.cut
+        links = links_between(candidate, others) - self.sim.net.cut
         self.sim.net.cut |= links
 
         def heal() -> None:
@@ -414,6 +413,11 @@ class DirectedFaults:
         for node in controllers:
             node.crash(lose_unflushed=True)
             self.later(random.randrange(20, random.choice(BACK_MS)) * MS, node.restart)
+
+
+def links_between(node: int, others: Iterable[int]) -> set[tuple[int, int]]:
+    """Return the links between a node and others, in both directions."""
+    return {link for each in others for link in ((node, each), (each, node))}
 
 
 def _directory_of(path: str) -> str:

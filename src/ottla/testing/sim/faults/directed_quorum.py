@@ -20,7 +20,12 @@ from collections.abc import Callable
 from random import Random
 
 from ottla.raft.election import FILE_NAME as QUORUM_STATE
-from ottla.testing.sim.faults.directed_faults import MINUTE_US, DirectedFaults, Part
+from ottla.testing.sim.faults.directed_faults import (
+    MINUTE_US,
+    DirectedFaults,
+    Part,
+    links_between,
+)
 from ottla.testing.sim.net import MS
 from ottla.testing.sim.ports import SimulatedNode
 from ottla.testing.sim.watch.observations import MetadataCommitted, Observation, QuorumLed
@@ -261,7 +266,7 @@ class QuorumLeaderships(_QuorumPart):
         """Cut a leader off from the other voters, which reach each other; wait for the next one."""
         net = self._faults.sim.net
         others = [each.id for each in self._voters() if each is not leader]
-        links = {(leader.id, each) for each in others} | {(each, leader.id) for each in others}
+        links = links_between(leader.id, others)
         net.cut -= self._links - links
         self._links = (self._links & links) | (links - net.cut)
         net.cut |= links
@@ -285,12 +290,12 @@ class QuorumLeaderships(_QuorumPart):
         incarnation = leader.incarnation
 
         def crash() -> None:
-            injector = faults.fault_injector
+            assert faults.fault_injector is not None
             if not leader.alive or leader.paused or leader.incarnation != incarnation:
                 return
             loses = loses_power and faults.may_lose_power(leader)
-            if loses and injector is not None:
-                injector.note_loss(leader)
+            if loses:
+                faults.fault_injector.note_loss(leader)
             leader.crash(lose_unflushed=loses)
             faults.later(down_us, leader.restart)
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from ottla.base.ids import NO_LEADER, Uuid
 from ottla.metadata.image import PartitionImage
-from ottla.testing.sim.faults.directed_faults import DirectedFaults, Part
+from ottla.testing.sim.faults.directed_faults import DirectedFaults, Part, links_between
 from ottla.testing.sim.net import MS, RedeliveredRequest
 from ottla.testing.sim.ports import SimulatedNode
 from ottla.wire.codec import decode
@@ -77,8 +77,7 @@ class ShortLeaderships(Part):
             faults.later(LOOK_MS * MS, lambda: self._next(key, before, left, left_ms - LOOK_MS))
             return
         others = [each for each in state.replicas if each != leader.id]
-        links = {(leader.id, each) for each in others} | {(each, leader.id) for each in others}
-        links -= faults.sim.net.cut
+        links = links_between(leader.id, others) - faults.sim.net.cut
         faults.sim.net.cut |= links
         alone_us = faults.random.randrange(10, faults.random.choice(ALONE_MS)) * MS
         incarnation = leader.incarnation
@@ -164,8 +163,7 @@ class AlterPartitionFaults(Part):
         if random.random() < CONTROLLERS_CUT_SHARE:
             # Then the leader does not learn the outcome from the metadata either.
             apart += [each.id for each in sim.nodes.values() if each.is_controller]
-        links = {(leader_id, each) for each in apart} | {(each, leader_id) for each in apart}
-        links -= sim.net.cut
+        links = links_between(leader_id, apart) - sim.net.cut
         sim.net.cut |= links
 
         def heal() -> None:

@@ -9,7 +9,7 @@ STAMP := $(VENV)/.complete
 # environment says otherwise: else each process spends half a second on compiling the same sources.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help demo test test-unit test-seeds test-cluster test-sim test-spark soak soak-seeds soak-rules \
+.PHONY: help demo test test-unit test-others test-seeds test-cluster test-sim test-spark soak soak-seeds soak-rules \
 	soak-stories soak-unit soak-clusters check check-types check-style bench bench-kafka clean
 
 help:
@@ -29,26 +29,29 @@ $(STAMP): requirements.lock pyproject.toml tools/make-venv
 demo: $(STAMP)
 	@$(BIN)/ottla demo --chart demo.png
 
-# Unit tests wait a third of their time, for a timer, a thread or a disk. The histories of the
-# simulator need nothing but a core: they run beside them, and let them go first. Tests of clusters
-# and of Spark wait more than they work: they run beside the simulator's other tests, five workers
-# for two cores, eight at most (see tests/conftest.py). What judges latencies runs alone. In each
-# line's last words "deselected" are those that are left to `make soak`.
+# Unit tests wait half of their time, for a timer, a thread or a disk, and tests of clusters and of
+# Spark wait longer. The histories of the simulator need nothing but a core: they run beside all of
+# these, and let them go first. Clusters and Spark run beside the simulator's other tests, five
+# workers for two cores, eight at most (see tests/conftest.py). What judges latencies runs alone. In
+# each line's last words "deselected" are those that are left to `make soak`.
 SEEDS_TEST = tests/sim/test_seeds.py
 WORKERS = $(shell n=$$(nproc); echo $$((n < 3 ? 5 * n / 2 : 8)))
 # One more than there are cores.
 UNIT_WORKERS = $(shell n=$$(nproc); echo $$((n < 8 ? n + 1 : 8)))
 
 test: $(STAMP)
-	@$(MAKE) --no-print-directory -j 2 test-unit test-seeds
-	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -m "not alone" --ignore $(SEEDS_TEST) tests/sim tests/cluster tests/spark
+	@$(MAKE) --no-print-directory -j 2 test-others test-seeds
 	@$(BIN)/python -m pytest -m alone $(call PLAYED_BY,mark\.alone,tests/cluster)
 
 test-unit: $(STAMP)
 	@$(BIN)/python -m pytest -n $(UNIT_WORKERS) --dist loadgroup tests/unit
 
+# After unit tests, all that neither runs beside them nor alone.
+test-others: test-unit
+	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -m "not alone" --ignore $(SEEDS_TEST) tests/sim tests/cluster tests/spark
+
 test-seeds: $(STAMP)
-	@nice -n 5 $(BIN)/python -m pytest $(SEEDS_TEST)
+	@nice -n 10 $(BIN)/python -m pytest -q --no-header $(SEEDS_TEST)
 
 test-cluster: $(STAMP)
 	@$(BIN)/python -m pytest tests/cluster

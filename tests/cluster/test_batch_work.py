@@ -30,7 +30,7 @@ from .conftest import new_topic
 from .paced import Paced, scrape, stalls
 from .raw import SECONDS, port_of, produce_bytes
 
-pytestmark = [pytest.mark.alone, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.alone, pytest.mark.drawn(5, of="alone"), pytest.mark.timeout(400)]
 
 ATTACK_SECONDS = 4.0
 ROUNDS = 3

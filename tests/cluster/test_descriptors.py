@@ -22,7 +22,7 @@ from .clients import Message, client_of, eventually, produce
 from .conftest import QUICK, new_topic
 from .raw import answered, connect, encoded
 
-pytestmark = pytest.mark.alone
+pytestmark = [pytest.mark.alone, pytest.mark.drawn(5, of="alone")]
 """The limit is the process's own: it may have no files of other tests open."""
 
 LIMIT = 256

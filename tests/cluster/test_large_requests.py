@@ -39,7 +39,7 @@ from .bystander import Bystander
 from .large_requests import large_requests
 from .raw import answer_to, answered, connect, encoded, framed, header
 
-pytestmark = pytest.mark.alone
+pytestmark = [pytest.mark.alone, pytest.mark.drawn(5, of="alone")]
 
 MANY = REQUEST_ELEMENTS_MAX - 10
 HONEST = 10_000

@@ -5,8 +5,9 @@ every moment, so that they need none; what is durable is read from the simulated
 nodes:
 
 - The high watermark of the metadata log passes only a record of its leader's own epoch that a
-  majority of the voters has on disk (Raft, 5.4.2; KIP-595). They have the same records before it,
-  too: a leader appends to no log that diverges from its own (Raft, 5.3).
+  majority of the voters has on disk (Raft, 5.4.2; KIP-595), or below a snapshot: a former leader
+  may learn so late of what it committed. They have the same records before it, too: a leader
+  appends to no log that diverges from its own (Raft, 5.3).
 - What is below a log's recovery point is on disk as it is in the log: a start does not read it.
   So are the indexes of the segments that end there: a start does not build them again.
 - Nothing is appended below the recovery point: it is lowered before (LogManager.truncateTo).
@@ -29,6 +30,7 @@ from ottla.log.dirs.checkpoint_limits import decode_limits, limits_number
 from ottla.log.dirs.checkpoints import MalformedFile, TopicPartition, decode_offsets
 from ottla.log.partition_log import PartitionLog
 from ottla.raft.snapshots import SUFFIX as METADATA_SNAPSHOT
+from ottla.raft.snapshots import parse_snapshot_name
 from ottla.records.batch import BatchHeader, iter_headers
 from ottla.records.errors import RecordsError
 from ottla.testing.history.history import History
@@ -44,7 +46,6 @@ from ottla.tiered.segment_metadata import SegmentState
 NAMED_DURABLE = (names.LOG, names.LOG + names.SWAP, names.SNAPSHOT, METADATA_SNAPSHOT)
 """The ends of names that only files get whose content is on disk."""
 
-DELETION_BEGAN = SegmentState.DELETE_STARTED.name
 COMPARED_BATCHES = 20
 """How many batches of the metadata log are compared at each commit: logs diverge at their ends."""
 
@@ -61,6 +62,13 @@ class DurableLog:
         """Return the epoch of the record at an offset; None = it is not durable."""
         batch = next(self._back_from(offset), None)
         return None if batch is None or batch.last_offset < offset else batch.epoch
+
+    def is_behind_snapshot(self, offset: int) -> bool:
+        """Tell whether a snapshot contains the record at an offset, and the log begins after it."""
+        files = self._disk.durable_files_in(self._directory)
+        snapshots = (parse_snapshot_name(each) for each in files)
+        ends = (each[0].offset for each in snapshots if each and each[1] == METADATA_SNAPSHOT)
+        return min(segments_of(files), default=0) > offset and max(ends, default=0) > offset
 
     def tail(self, offset: int) -> list[tuple[int, int]]:
         """Return the last offset and the epoch of batches up to an offset, the newest first.
@@ -104,7 +112,7 @@ class DurabilityWatch:
         match observation:
             case seen.MetadataHighWatermarkMoved():
                 self._committed(observation)
-            case seen.RemoteSegmentChanged() if observation.state == DELETION_BEGAN:
+            case seen.RemoteSegmentChanged(state=SegmentState.DELETE_STARTED.name, was_copied=True):
                 self._deletion_began(observation)
 
     def _broken(self, node: int, reason: str) -> None:
@@ -117,7 +125,8 @@ class DurabilityWatch:
     def _committed(self, moved: seen.MetadataHighWatermarkMoved) -> None:
         last = moved.offset - 1
         holders = [node for node, log in self._voters.items() if log.epoch_of(last) == moved.epoch]
-        if len(holders) <= len(self._voters) // 2:
+        behind = sum(log.is_behind_snapshot(last) for log in self._voters.values())
+        if len(holders) + behind <= len(self._voters) // 2:
             self._broken(
                 moved.node,
                 f"committed metadata offset {last} in epoch {moved.epoch}, which of the voters "

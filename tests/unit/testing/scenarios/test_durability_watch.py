@@ -13,6 +13,8 @@ from ottla.base.ids import NO_UUID
 from ottla.log import names
 from ottla.log.dirs.checkpoint_limits import NOTHING_CHECKPOINTED, write_limits
 from ottla.log.dirs.checkpoints import encode_offsets
+from ottla.raft.snapshots import snapshot_name
+from ottla.raft.values import OffsetAndEpoch
 from ottla.records.builder import encode_batch
 from ottla.testing.history.history import History
 from ottla.testing.scenarios.durability_watch import DurabilityWatch, DurableLog, _log_start
@@ -105,6 +107,29 @@ def test_a_majority_has_what_is_committed(held: tuple[int | None, ...], broken: 
             file.append([batch(0, epoch)])
             file.sync()
     sim.notify(MetadataHighWatermarkMoved(7, 1, 1, epoch=4, offset=1))
+    assert bool(history.rules_broken) is broken
+
+
+@pytest.mark.parametrize(
+    ("first", "snapshot", "broken"), [(3, 4, False), (3, 1, True), (3, None, True), (0, 4, True)]
+)
+def test_what_is_behind_a_snapshot_was_committed(
+    first: int, snapshot: int | None, broken: bool
+) -> None:
+    """A former leader learns of its commit when the others have removed that part of their logs."""
+    sim, history = Sim(1, brokers=1, controllers=3), History()
+    watch = DurabilityWatch(sim, history, LogWatch(sim, history.log_events.append))
+    for number, log in enumerate(watch._voters.values()):
+        disk = SimDisk()
+        disk.mkdir(DIRECTORY)
+        disk.settle()
+        log._disk, log._directory = disk, DIRECTORY
+        file = segment(disk, first if number else 0)
+        file.append([batch(first, 5) if number else batch(0, 4, count=2)])
+        file.sync()
+        if number and snapshot is not None:
+            synced_file(disk, snapshot_name(OffsetAndEpoch(snapshot, 5)))
+    sim.notify(MetadataHighWatermarkMoved(7, 1, 1, epoch=4, offset=2))
     assert bool(history.rules_broken) is broken
 
 
@@ -295,6 +320,7 @@ def test_an_entry_that_does_not_count_promises_nothing(disk: SimDisk, marker: st
     ],
     ids=["stored", "older", "none", "for another reason", "no leader"],
 )
+@pytest.mark.parametrize("was_copied", [True, False])
 @pytest.mark.parametrize("has_remote_prefix", [False, True])
 def test_a_remote_segment_is_deleted_once_the_log_start_is_on_disk(
     disk: SimDisk,
@@ -303,7 +329,9 @@ def test_a_remote_segment_is_deleted_once_the_log_start_is_on_disk(
     is_leader: bool,
     broken: bool,
     has_remote_prefix: bool,
+    was_copied: bool,
 ) -> None:
+    """A copy that was given up can be deleted at any time: nobody reads it."""
     sim, history = hosting(
         disk,
         is_leader=is_leader,
@@ -314,8 +342,9 @@ def test_a_remote_segment_is_deleted_once_the_log_start_is_on_disk(
     segment(disk, 20 if has_remote_prefix else 0)
     if stored is not None:
         disk.write_atomic(f"/data/{names.LOG_STARTS}", encode_offsets({("t", 0): stored}))
-    sim.notify(RemoteSegmentChanged(7, 1, NO_UUID, 0, NO_UUID, "DELETE_STARTED", False, end_offset))
-    assert bool(history.rules_broken) is broken
+    change = (7, 1, NO_UUID, 0, NO_UUID, "DELETE_STARTED", False, end_offset, was_copied)
+    sim.notify(RemoteSegmentChanged(*change))
+    assert bool(history.rules_broken) is (broken and was_copied)
 
 
 @pytest.mark.parametrize(

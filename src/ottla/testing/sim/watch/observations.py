@@ -136,7 +136,7 @@ class RemoteSegmentChanged(NamedTuple):
 
     Fields: `state`: its name. `node`: the broker that wrote the record. `is_refused`: the record
             had no effect, as a fence came before it. `end_offset`: the last of the segment, -1 = it
-            is not known.
+            is not known. `was_copied`: its copy was ever finished.
     """
 
     at_ms: int
@@ -147,6 +147,7 @@ class RemoteSegmentChanged(NamedTuple):
     state: str
     is_refused: bool
     end_offset: int = -1
+    was_copied: bool = False
 
 
 class PartitionFenced(NamedTuple):

@@ -121,6 +121,8 @@ class TierWatch:
         self, node: int, key: TopicPartition, log: PartitionLog, before: int
     ) -> None:
         self.sim.mark("tier-local-start-moved")
+        if self.sim.image.topics.by_id(key[0]) is None:
+            return  # The topic is deleted, and its remote segments may be purged by now.
         start = log.local_log_start_offset
         begin = max(log.log_start_offset, self.log_watch.starts.get(key, 0))
         gap = self._gap(key, log, begin, start)
@@ -306,6 +308,7 @@ class TierWatch:
                 record.state.name,
                 is_refused,
                 self._ends.get(record.segment_id, -1),
+                record.segment_id in ledger.finished,
             )
         )
 

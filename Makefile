@@ -9,8 +9,8 @@ STAMP := $(VENV)/.complete
 # environment says otherwise: else each process spends half a second on compiling the same sources.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help demo test test-unit test-others test-seeds test-cluster test-sim test-spark soak soak-seeds soak-rules \
-	soak-stories soak-unit soak-clusters check check-types check-style bench bench-kafka clean
+.PHONY: help demo test test-unit test-others test-seeds test-cluster test-sim test-spark \
+	soak soak-seeds soak-rules soak-stories soak-unit soak-clusters check check-types check-style bench bench-kafka clean
 
 help:
 	@echo "make demo    three brokers, an object store, 336,776 real records, Spark; checked"

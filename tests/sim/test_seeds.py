@@ -10,6 +10,7 @@ OTTLA_SIM_SEEDS=2300 plays the first so many instead; `make soak` plays others e
 """
 
 import os
+from collections.abc import Collection
 from pathlib import Path
 
 import pytest
@@ -87,19 +88,26 @@ def known_bad_seeds(kind: str = "sim") -> list[int]:
     return drawn(seeds, KNOWN_BAD, SIM_STORIES)
 
 
-@pytest.mark.timeout(120 + SECONDS_PER_SEED * len(SEEDS))
-def test_no_history_breaks_a_promise() -> None:
+def played(once_bad: Collection[int], seeds: Collection[int], options: PlayOptions) -> Summary:
+    """Play all seeds, fail if one breaks a promise, and return the summary of `seeds`: what these
+    reach does not depend on the commit, which draws the others."""
     summary = Summary()
     failures: list[str] = []
-    for report in play_all((*known_bad_seeds(), *SEEDS), PlayOptions(), workers=WORKERS):
-        summary.add(report)
+    for report in play_all((*once_bad, *seeds), options, workers=WORKERS):
+        if report.seed in seeds:
+            summary.add(report)
         if not report.is_kept:
             failures += report.lines(full=True)
     print("\n".join(summary.lines()))
     assert not failures, "\n".join(failures)
+    return summary
+
+
+@pytest.mark.timeout(120 + SECONDS_PER_SEED * len(SEEDS))
+def test_no_history_breaks_a_promise() -> None:
+    summary = played(known_bad_seeds(), SEEDS, PlayOptions())
     # Else the histories proved nothing.
-    counted = [report for report in summary.counted if report.seed in SEEDS]
-    assert len(counted) >= len(SEEDS) * 5 // 6, summary.inconclusive
+    assert len(summary.counted) >= len(SEEDS) * 5 // 6, summary.inconclusive
     assert summary.median("leader_changes") >= 5
     if IS_ENOUGH:
         assert all(summary.groups[name] > len(SEEDS) for name in GROUP_FIGURES), summary.groups
@@ -108,18 +116,9 @@ def test_no_history_breaks_a_promise() -> None:
 
 @pytest.mark.timeout(120 + SECONDS_PER_SEED * len(SEEDS))
 def test_no_history_over_zookeeper_breaks_a_promise() -> None:
-    summary = Summary()
-    failures: list[str] = []
-    seeds = (*known_bad_seeds("zookeeper"), *ZOOKEEPER_SEEDS)
-    for report in play_all(seeds, PlayOptions(zookeeper=True), workers=WORKERS):
-        summary.add(report)
-        if not report.is_kept:
-            failures += report.lines(full=True)
-    print("\n".join(summary.lines()))
-    assert not failures, "\n".join(failures)
+    summary = played(known_bad_seeds("zookeeper"), ZOOKEEPER_SEEDS, PlayOptions(zookeeper=True))
     # Else the histories proved nothing.
-    counted = [report for report in summary.counted if report.seed in ZOOKEEPER_SEEDS]
-    assert len(counted) >= len(ZOOKEEPER_SEEDS) * 3 // 4, summary.inconclusive
+    assert len(summary.counted) >= len(ZOOKEEPER_SEEDS) * 3 // 4, summary.inconclusive
     assert summary.median("leader_changes") >= 5
     assert summary.median("controller_changes") >= 1
     assert [name for name in ZOOKEEPER_REACHED if not summary.marks[name]] == []

@@ -125,8 +125,9 @@ class DurabilityWatch:
     def _committed(self, moved: seen.MetadataHighWatermarkMoved) -> None:
         last = moved.offset - 1
         holders = [node for node, log in self._voters.items() if log.epoch_of(last) == moved.epoch]
-        behind = sum(log.is_behind_snapshot(last) for log in self._voters.values())
-        if len(holders) + behind <= len(self._voters) // 2:
+        behind = (log.is_behind_snapshot(last) for log in self._voters.values())
+        half = len(self._voters) // 2
+        if len(holders) <= half and len(holders) + sum(behind) <= half:
             self._broken(
                 moved.node,
                 f"committed metadata offset {last} in epoch {moved.epoch}, which of the voters "

@@ -89,19 +89,27 @@ def test_records_that_replace_others_are_read_anew(disk: SimDisk) -> None:
 # -- the metadata log ----------------------------------------------------------------------------
 
 
+def voters() -> tuple[Sim, History, dict[int, SimDisk]]:
+    """Return a cluster that is watched, and an empty disk for the metadata log of each voter."""
+    sim, history = Sim(1, brokers=1, controllers=3), History()
+    watch = DurabilityWatch(sim, history, LogWatch(sim, history.log_events.append))
+    disks = {}
+    for node, log in watch._voters.items():
+        disks[node] = log._disk = SimDisk()
+        log._directory = DIRECTORY
+        log._disk.mkdir(DIRECTORY)
+        log._disk.settle()
+    return sim, history, disks
+
+
 @pytest.mark.parametrize(
     ("held", "broken"),
     [((4, 4, None), False), ((4, 4, 3), False), ((4, 3, 3), True), ((4, None, None), True)],
 )
 def test_a_majority_has_what_is_committed(held: tuple[int | None, ...], broken: bool) -> None:
     """In the leader's epoch: what counts only in a former one may still be replaced."""
-    sim, history = Sim(1, brokers=1, controllers=3), History()
-    watch = DurabilityWatch(sim, history, LogWatch(sim, history.log_events.append))
-    for log, epoch in zip(watch._voters.values(), held, strict=True):
-        disk = SimDisk()
-        disk.mkdir(DIRECTORY)
-        disk.settle()
-        log._disk, log._directory = disk, DIRECTORY
+    sim, history, disks = voters()
+    for disk, epoch in zip(disks.values(), held, strict=True):
         if epoch is not None:
             file = segment(disk, 0)
             file.append([batch(0, epoch)])
@@ -117,13 +125,8 @@ def test_what_is_behind_a_snapshot_was_committed(
     first: int, snapshot: int | None, broken: bool
 ) -> None:
     """A former leader learns of its commit when the others have removed that part of their logs."""
-    sim, history = Sim(1, brokers=1, controllers=3), History()
-    watch = DurabilityWatch(sim, history, LogWatch(sim, history.log_events.append))
-    for number, log in enumerate(watch._voters.values()):
-        disk = SimDisk()
-        disk.mkdir(DIRECTORY)
-        disk.settle()
-        log._disk, log._directory = disk, DIRECTORY
+    sim, history, disks = voters()
+    for number, disk in enumerate(disks.values()):
         file = segment(disk, first if number else 0)
         file.append([batch(first, 5) if number else batch(0, 4, count=2)])
         file.sync()
@@ -134,19 +137,14 @@ def test_what_is_behind_a_snapshot_was_committed(
 
 
 def test_what_is_committed_follows_the_same_records_everywhere() -> None:
-    sim, history = Sim(1, brokers=1, controllers=3), History()
-    watch = DurabilityWatch(sim, history, LogWatch(sim, history.log_events.append))
-    for number, log in enumerate(watch._voters.values()):
-        disk = SimDisk()
-        disk.mkdir(DIRECTORY)
-        disk.settle()
-        log._disk, log._directory = disk, DIRECTORY
+    sim, history, disks = voters()
+    for number, disk in enumerate(disks.values()):
         file = segment(disk, 0)
         file.append([batch(0, 1), batch(1, 1 if number < 2 else 2), batch(2, 3)])
         file.sync()
     sim.notify(MetadataHighWatermarkMoved(7, 1, 1, epoch=3, offset=3))
     (broken,) = history.rules_broken
-    assert broken.node == list(watch._voters)[2]
+    assert broken.node == list(disks)[2]
     assert "up to offset 1, epoch 2" in broken.reason
 
 

@@ -17,7 +17,7 @@ from .standard_mix import SHOWN_BY, likeliest_first, play_standard, rules
 
 PLAYED = drawn(
     [each for each in rules() if each.name in SHOWN_BY],
-    3,
+    2,
     SIM_VARIANTS,
     suits=lambda each: SHOWN_BY[each.name] == 1,
 )

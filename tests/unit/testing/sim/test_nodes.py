@@ -26,7 +26,7 @@ from ottla.wire.messages.delete_topics import DeleteTopicsRequest
 
 from .requests import TOPIC, Writer
 
-pytestmark = pytest.mark.drawn(7)
+pytestmark = pytest.mark.drawn(6)
 
 SETTLED_MS = 3_000
 

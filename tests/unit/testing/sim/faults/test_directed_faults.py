@@ -29,7 +29,7 @@ from ottla.testing.sim.faults.fault_injector import FaultInjector
 from ottla.testing.sim.faults.late_requests import LateRequests
 from ottla.testing.sim.zookeeper.zookeeper_mode import FLUSHED
 
-pytestmark = pytest.mark.drawn(8)
+pytestmark = pytest.mark.drawn(6)
 
 ORDERS = TopicSpec(
     name="orders",

@@ -306,8 +306,10 @@ class History:
         assert any(self._is_piece_of(state) for state in [self.now, *self.older]), notified
         assert end >= self.flushed, notified
         for state in [self.now, *self.older]:
-            # The first segments of an older log may be gone, which is no truncation.
-            if found and self._is_piece_of(state):
+            # The first segments of an older log may be gone, which is no truncation. If it was to
+            # begin again and has not, the last may be left without its records.
+            left_empty = state.began and start != self.now.start
+            if (found or left_empty) and self._is_piece_of(state):
                 self._note_deleted(state, start)
         self._check_producers()
         self._take_over(durable=True)

@@ -36,15 +36,15 @@ demo: $(STAMP)
 # each line's last words "deselected" are those that are left to `make soak`.
 SEEDS_TEST = tests/sim/test_seeds.py
 WORKERS = $(shell n=$$(nproc); echo $$((n < 3 ? 5 * n / 2 : 8)))
-# One more than there are cores.
-UNIT_WORKERS = $(shell n=$$(nproc); echo $$((n < 8 ? n + 1 : 8)))
+# One more than there are cores: for unit tests, and for clusters with nothing else beside them.
+FEWER_WORKERS = $(shell n=$$(nproc); echo $$((n < 8 ? n + 1 : 8)))
 
 test: $(STAMP)
 	@$(MAKE) --no-print-directory -j 2 test-others test-seeds
 	@$(BIN)/python -m pytest -m alone $(call PLAYED_BY,mark\.alone,tests/cluster)
 
 test-unit: $(STAMP)
-	@$(BIN)/python -m pytest -n $(UNIT_WORKERS) --dist loadgroup tests/unit
+	@$(BIN)/python -m pytest -n $(FEWER_WORKERS) --dist loadgroup tests/unit
 
 # After unit tests, all that neither runs beside them nor alone.
 test-others: test-unit
@@ -98,7 +98,7 @@ soak-unit: $(STAMP)
 	@OTTLA_EXAMPLES=all OTTLA_WIRE_EXAMPLES=40 OTTLA_RAFT_SEEDS=120 $(BIN)/python -m pytest -n auto --dist loadgroup tests/unit
 
 soak-clusters: $(STAMP)
-	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -m "not alone" $(ROUNDS)
+	@$(BIN)/python -m pytest -n $(FEWER_WORKERS) --dist loadgroup -m "not alone" $(ROUNDS)
 	@$(BIN)/python -m pytest -m alone $(ROUNDS)
 	@OTTLA_ENSEMBLE_ROUNDS=$${OTTLA_ENSEMBLE_ROUNDS:-30} $(BIN)/python -m pytest tests/cluster/zookeeper/test_ensemble_faults.py
 	@OTTLA_QUORUM_ROUNDS=30 $(BIN)/python -m pytest --timeout=1800 tests/cluster/test_quorum.py

@@ -61,10 +61,14 @@ Spark waits ten seconds at most for a Python that it has started."""
 SPARK_STREAMS = f"{SPARK} streams"
 """Tests of Spark that share a second session, since one takes too long for all."""
 
+SPARK_DRIVERS = f"{SPARK} drivers"
+"""A test of a quarter of an hour that only soaks play; it needs a session for its last seconds."""
+
 SPARK_ALONE = ("tests/spark/test_demo.py", "tests/spark/test_clusters.py")
 """Those that use no shared session."""
 
 LONGEST = (
+    SPARK_DRIVERS,
     SPARK,
     SPARK_STREAMS,
     "tests/cluster/test_tiered_deletion.py",
@@ -222,6 +226,8 @@ class FileScheduling(LoadScopeScheduling):
 
     def _split_scope(self, nodeid: str) -> str:
         path = nodeid.split("::", 1)[0]
+        if nodeid.endswith("::test_killed_drivers"):
+            return SPARK_DRIVERS
         if path.startswith(f"{SPARK}/") and path not in SPARK_ALONE:
             return SPARK_STREAMS if "stream" in path or "pipeline" in path else SPARK
         return nodeid if path.startswith(f"{SIMULATOR}/") else path

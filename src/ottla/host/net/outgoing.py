@@ -148,8 +148,13 @@ class Outgoing:
         self.flush()
 
     def close(self) -> None:
-        """Drop everything; the connection is gone."""
+        """Drop everything; the connection is gone.
+
+        Its callbacks, too, which refer to the connection that refers to this: else each closed
+        connection stays in memory until a full collection of garbage, which are rare.
+        """
         self._closed = True
+        self._drained, self._broken = _ignore, _ignore_reason
         self._writer_armed = False
         self._transport.release()
         release(list(self._queue))
@@ -293,6 +298,14 @@ class Outgoing:
         if self._closed:
             return
         self._go_on()
+
+
+def _ignore() -> None:
+    pass
+
+
+def _ignore_reason(_: str) -> None:
+    pass
 
 
 def _read_through(piece: Any) -> None:

@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 import gc
 import socket
+import weakref
 from pathlib import Path
 
 import pytest
@@ -78,6 +79,24 @@ def test_limits_of_one_address_count_for_it_alone_and_can_change() -> None:
             assert [await opens(port) for _ in range(2)] == [True, False]
             for writer in opened:
                 writer.close()
+
+    run(test)
+
+
+def test_a_closed_connection_is_freed_without_a_search_for_cycles() -> None:
+    async def test() -> None:
+        async with serving() as (_peer, server, port):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(request(ECHO, b"in"))
+            assert await read_frame(reader) == b"in"
+            [freed] = map(weakref.ref, server.connections)
+            gc.disable()
+            try:
+                writer.close()
+                async with asyncio.timeout(10):
+                    await eventually(lambda: freed() is None)
+            finally:
+                gc.enable()
 
     run(test)
 

@@ -83,8 +83,14 @@ def check_installed() -> None:
     java()
 
 
-def write_config(directory: Path, member: Member, ensemble: Sequence[Member]) -> None:
-    """Write a server's configuration; its data directory is kept."""
+def write_config(
+    directory: Path, member: Member, ensemble: Sequence[Member], *, purges_logs: bool = True
+) -> None:
+    """Write a server's configuration; its data directory is kept.
+
+    `purges_logs`: each start, and then each hour, removes transaction logs that the newest three
+    snapshots cover.
+    """
     data = directory / DATA_DIR
     data.mkdir(parents=True, exist_ok=True)
     properties = {
@@ -97,7 +103,7 @@ def write_config(directory: Path, member: Member, ensemble: Sequence[Member]) ->
         "maxClientCnxns": 0,
         "admin.enableServer": "false",
         "4lw.commands.whitelist": "srvr,mntr,cons,ruok",
-        "autopurge.purgeInterval": 1,
+        "autopurge.purgeInterval": int(purges_logs),
     }
     if len(ensemble) > 1:
         (data / "myid").write_text(f"{member.id}\n", encoding="ascii")

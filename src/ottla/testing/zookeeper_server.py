@@ -32,6 +32,8 @@ class ZooKeeperServer:
             `data_dir`: their directory; if given, it is kept, else a temporary one is removed.
             `port`: of the first one, where free; else, and for the others, any free ones.
             `timeout`: seconds to wait for them to serve.
+            `purges_logs`: whether each start removes transaction logs that the newest three
+            snapshots cover.
     Raises: ClusterError, where PySpark or Java is missing, or a server does not start.
     """
 
@@ -42,6 +44,7 @@ class ZooKeeperServer:
         data_dir: str | Path | None = None,
         port: int | None = None,
         timeout: float = 60.0,
+        purges_logs: bool = True,
     ) -> None:
         if servers < 1:
             raise ClusterError(f"{servers} servers: expected 1 or more")
@@ -50,6 +53,7 @@ class ZooKeeperServer:
         self._root = Path(data_dir).resolve() if data_dir is not None else None
         self._port = port
         self._timeout = timeout
+        self._purges_logs = purges_logs
         self._members: tuple[Member, ...] = ()
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
         self._identities: dict[int, Identity] = {}
@@ -179,7 +183,9 @@ class ZooKeeperServer:
 
     def _spawn(self, member: Member) -> None:
         directory = self._directory(member.id)
-        zookeeper_process.write_config(directory, member, self._members)
+        zookeeper_process.write_config(
+            directory, member, self._members, purges_logs=self._purges_logs
+        )
         child = zookeeper_process.spawn(
             directory, is_ensemble=len(self._members) > 1, own_session=False
         )

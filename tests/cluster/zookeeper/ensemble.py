@@ -69,7 +69,8 @@ class Ensemble:
 
     def __enter__(self) -> "Ensemble":
         with ExitStack() as stack:
-            self.servers = stack.enter_context(ZooKeeperServer(3, data_dir=self._directory))
+            servers = ZooKeeperServer(3, data_dir=self._directory, purges_logs=False)
+            self.servers = stack.enter_context(servers)
             # Opened before the brokers, and so closed after them.
             for broker, member in product(BROKERS, self.servers.members):
                 gate = stack.enter_context(Gate(member.client_port))

@@ -31,6 +31,14 @@ def test_a_server_that_stands_alone(tmp_path: Path) -> None:
     assert int(properties["maxSessionTimeout"]) >= 60_000
 
 
+@pytest.mark.parametrize(("purges_logs", "interval"), [(True, "1"), (False, "0")])
+def test_transaction_logs_are_purged_or_kept(
+    tmp_path: Path, purges_logs: bool, interval: str
+) -> None:
+    write_config(tmp_path, Member(1, 2181), (), purges_logs=purges_logs)
+    assert properties_in(tmp_path)["autopurge.purgeInterval"] == interval
+
+
 def test_a_member_knows_itself_and_the_others(tmp_path: Path) -> None:
     members = [Member(1, 10, 11, 12), Member(2, 20, 21, 22), Member(3, 30, 31, 32)]
     write_config(tmp_path, members[1], members)

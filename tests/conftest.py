@@ -217,7 +217,8 @@ def files_left_out(items: list[pytest.Item], root: Path) -> list[pytest.Item]:
 
 
 class FileScheduling(LoadScopeScheduling):
-    """Keeps a file in one worker, since its tests share clusters; Spark starts twice for all files.
+    """Keeps a file in one worker, since its tests share clusters; Spark starts twice for all files,
+    and in soaks once more (`SPARK_DRIVERS`).
 
     Every other worker begins with what waits much, clusters and Spark, the others with what needs
     a core: so the cores are busy to the end. Simulated clusters are each test's own: these tests go

@@ -154,7 +154,7 @@ class Outgoing:
         connection stays in memory until a full collection of garbage, which are rare.
         """
         self._closed = True
-        self._drained, self._broken = _ignore, _ignore_reason
+        self._drained = self._broken = _nothing
         self._writer_armed = False
         self._transport.release()
         release(list(self._queue))
@@ -300,12 +300,7 @@ class Outgoing:
         self._go_on()
 
 
-def _ignore() -> None:
-    pass
-
-
-def _ignore_reason(_: str) -> None:
-    pass
+def _nothing(*_: object) -> None: ...
 
 
 def _read_through(piece: Any) -> None:

@@ -4,6 +4,10 @@ The file `leader-epoch-checkpoint` is a checkpoint of `epoch start_offset` lines
 before the recovery point moves: entries that it lacks after a crash are of segments that recovery
 reads, and their batches have their epochs.
 
+The log start moves in memory first, and a crash takes it back. What lies between may be in remote
+storage only, where no start reads batches. So the file keeps the epochs from the durable log start
+on.
+
 Source: LeaderEpochFileCache, LeaderEpochCheckpointFile; KIP-101, KIP-279.
 """
 
@@ -33,14 +37,21 @@ UNKNOWN_END = EpochEnd(NO_EPOCH, NO_OFFSET)
 
 
 class EpochCache:
-    """The entries, both fields strictly growing. `dirty`: the file is not up to date."""
+    """The entries, both fields strictly growing.
 
-    __slots__ = ("_epochs", "_starts", "dirty")
+    Fields: `dirty`: the file is not up to date; `has_dropped`: the next file lacks entries below
+            the log start that the last one has.
+    """
+
+    __slots__ = ("_epochs", "_kept", "_starts", "dirty", "has_dropped")
 
     def __init__(self, entries: Iterable[EpochEntry] = ()) -> None:
         self._epochs: list[int] = []
         self._starts: list[int] = []
-        self.dirty = False
+        self._kept: list[EpochEntry] = []
+        """Below the log start; they are in the file only. The last may be of the first epoch, with
+        its whole range."""
+        self.dirty = self.has_dropped = False
         for entry in entries:
             self.assign(entry.epoch, entry.start_offset)
         self.dirty = False
@@ -63,6 +74,10 @@ class EpochCache:
         while self._epochs and (self._epochs[-1] >= epoch or self._starts[-1] >= start_offset):
             self._epochs.pop()
             self._starts.pop()
+        while self._kept and (
+            self._kept[-1].epoch > epoch or self._kept[-1].start_offset >= start_offset
+        ):
+            self._kept.pop()
         self._epochs.append(epoch)
         self._starts.append(start_offset)
         self.dirty = True
@@ -73,15 +88,40 @@ class EpochCache:
         if keep < len(self._starts):
             del self._epochs[keep:], self._starts[keep:]
             self.dirty = True
+        while self._kept and self._kept[-1].start_offset >= end_offset:
+            self._kept.pop()
+            self.dirty = True
 
-    def truncate_from_start(self, start_offset: int) -> None:
-        """Drop entries below `start_offset`; the epoch of that offset now starts there."""
+    def truncate_from_start(self, start_offset: int, *, keep_in_file: bool = False) -> None:
+        """Drop entries below `start_offset`; the epoch of that offset now starts there.
+
+        `keep_in_file`: the log start is not durable yet, and a start cannot read the epochs below
+        from batches; until `start_durable`.
+        """
         below = bisect_right(self._starts, start_offset)
         if below == 0 or (below == 1 and self._starts[0] == start_offset):
             return
+        if keep_in_file or self._kept:
+            new = map(EpochEntry, self._epochs[:below], self._starts[:below])
+            known = self._kept[-1].epoch if self._kept else NO_EPOCH
+            self._kept += [each for each in new if each.epoch > known]
         del self._epochs[: below - 1], self._starts[: below - 1]
         self._starts[0] = start_offset
         self.dirty = True
+
+    @property
+    def keeps_in_file(self) -> bool:
+        """Whether the file keeps entries that are below the log start."""
+        return bool(self._kept)
+
+    def start_durable(self, start_offset: int) -> None:
+        """Note that no start will find the log start below `start_offset`."""
+        before = len(self._kept)
+        ends = [each.start_offset for each in self._kept[1:]]
+        del self._kept[: bisect_right(ends, start_offset)]
+        if not self._starts or start_offset >= self._starts[0]:
+            self._kept.clear()
+        self.has_dropped = self.has_dropped or len(self._kept) < before
 
     def prepend(self, entries: Iterable[EpochEntry]) -> None:
         """Add the entries that are older than all known ones; others are left out."""
@@ -106,9 +146,10 @@ class EpochCache:
 
     def clear(self) -> None:
         """Drop everything."""
-        self.dirty = self.dirty or bool(self._epochs)
+        self.dirty = self.dirty or bool(self._epochs or self._kept)
         self._epochs.clear()
         self._starts.clear()
+        self._kept.clear()
 
     def epoch_of(self, offset: int) -> int:
         """Return the epoch of `offset`, which may be the next one; -1 = before all known."""
@@ -134,7 +175,9 @@ class EpochCache:
 
     def encode(self) -> bytes:
         """Return the file's content."""
-        return encode_checkpoint(f"{entry.epoch} {entry.start_offset}" for entry in self.entries)
+        known = self._kept[-1].epoch if self._kept else NO_EPOCH
+        entries = (*self._kept, *(each for each in self.entries if each.epoch > known))
+        return encode_checkpoint(f"{entry.epoch} {entry.start_offset}" for entry in entries)
 
     @staticmethod
     def decode(data: bytes) -> "EpochCache":

@@ -30,7 +30,8 @@ class FlushJob:
 
     Fields: `offset`: up to where the log is durable once `run` has returned, unless the log was
             truncated since; `truncation_count`: the log's when the job was prepared;
-            `with_active`: the active segment is included; `active_base`: its base offset then.
+            `with_active`: the active segment is included; `active_base`: its base offset then;
+            `syncs_first`: directory to sync before the renames, "" = none.
     """
 
     disk: Disk
@@ -38,6 +39,7 @@ class FlushJob:
     truncation_count: int
     with_active: bool
     active_base: int
+    syncs_first: str = ""
     segments: list[Segment] = field(default_factory=list)
     handles: list[Handle] = field(default_factory=list)
     files: list[File] = field(default_factory=list)
@@ -52,6 +54,9 @@ class FlushJob:
             for file in (*self.files, *self.own_files):
                 file.sync()
             # If the directory was renamed for deletion its names do not matter any more.
+            if self.syncs_first:
+                with contextlib.suppress(FileNotFoundError):
+                    self.disk.sync_dir(self.syncs_first)
             for source, target in self.renames:
                 with contextlib.suppress(FileNotFoundError):
                     self.disk.rename(source, target)
@@ -225,6 +230,7 @@ class LogFlusher:
         if under_way is not None:
             local.names_changed = local.names_changed or bool(under_way.directories)
             self._epochs.dirty = self._epochs.dirty or bool(under_way.renames)
+            job.syncs_first = under_way.syncs_first
         try:
             self._pin(job, under_way)
             if self._epochs.dirty:
@@ -270,7 +276,10 @@ class LogFlusher:
         file.truncate(0)
         file.append([self._epochs.encode()])
         job.renames.append((path + names.TEMPORARY, path))
-        self._epochs.dirty = False
+        if self._epochs.has_dropped:
+            # Limits that were removed would take the log start back below the file's entries.
+            job.syncs_first = self._local.directory
+        self._epochs.dirty = self._epochs.has_dropped = False
 
     def flushed(self, job: FlushJob) -> bool:
         """Move the recovery point: `job` has run. Return whether a truncation before is durable."""

@@ -87,9 +87,10 @@ class LogRetention:
         return self._advance(offset)
 
     def _advance(self, offset: int) -> bool:
+        had_prefix = self._offsets.has_remote_prefix
         if not self._offsets.advance_log_start(offset):
             return False
-        self._epochs.truncate_from_start(offset)
+        self._epochs.truncate_from_start(offset, keep_in_file=had_prefix)
         self._producers.state.replicated_to(offset)
         return True
 

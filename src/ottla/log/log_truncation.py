@@ -68,6 +68,7 @@ class LogTruncation:
     __slots__ = (
         "_epochs",
         "_flusher",
+        "_limits_in_write",
         "_local",
         "_offsets",
         "_ports",
@@ -94,6 +95,7 @@ class LogTruncation:
         self._producers = producers
         self._flusher = flusher
         self.limit_files = LimitFiles(ports.disk, limits)
+        self._limits_in_write = 0
         self.beginning = PrefixBeginning(ports.disk)
 
     @property
@@ -101,6 +103,11 @@ class LogTruncation:
         """Whether limits are to be removed, or a remote prefix is to become durable."""
         awaits = self.limit_files.limits or self.beginning.awaits_checkpoints
         return bool(awaits) and not self.beginning.is_installing
+
+    @property
+    def may_be_limited(self) -> bool:
+        """Whether a start may find limits, which lower the checkpointed log start."""
+        return bool(self.limit_files.limits) or self._limits_in_write > 0
 
     # --- on the caller's thread ----------------------------------------------------------
 
@@ -259,8 +266,6 @@ class LogTruncation:
             elif result is not None:
                 raise result
             else:
-                if new is not None:
-                    self.limit_files.limits[number] = new
                 if marks:
                     self.beginning.marked()
                 proceed()
@@ -295,14 +300,31 @@ class LogTruncation:
         if new is None and not marks:
             proceed()
             return done
-        number = self.limit_files.next_number()
         if marks:
             self.beginning.marking()
-        self._ports.workers.submit(partial(self._write_limits, number, new, marks), limited)
+        self._limit(new, marks, limited)
         return done
 
+    def _limit(
+        self,
+        limits: CheckpointLimits | None,
+        marks: bool,
+        limited: Callable[[BaseException | None], None],
+    ) -> None:
+        """Write what must be durable before a truncation, in a worker."""
+        number = self.limit_files.next_number()
+        self._limits_in_write += 1
+
+        def written(result: BaseException | None) -> None:
+            self._limits_in_write -= 1
+            if result is None and limits is not None:
+                self.limit_files.limits[number] = limits
+            limited(result)
+
+        self._ports.workers.submit(partial(self._write_limits, number, limits, marks), written)
+
     def _write_limits(self, number: int, limits: CheckpointLimits | None, marks: bool) -> None:
-        """Write what must be durable before a truncation. Blocks. Raises: OSError."""
+        """Blocks. Raises: OSError."""
         if limits is not None:
             write_limits(self._ports.disk, self._local.directory, number, limits)
         if marks:

@@ -113,27 +113,62 @@ def test_the_epochs_of_a_range() -> None:
     assert epochs.entries == ((1, 10), (2, 20), (4, 50))
 
 
-@given(st.lists(st.tuples(st.integers(0, 2), st.integers(1, 3)), max_size=20))
+def test_the_file_keeps_what_a_start_may_need() -> None:
+    epochs = cache((1, 0), (3, 10), (7, 25), (8, 40))
+    epochs.truncate_from_start(30, keep_in_file=True)
+    epochs.truncate_from_start(45)
+    assert epochs.entries == ((8, 45),)
+    assert EpochCache.decode(epochs.encode()).entries == ((1, 0), (3, 10), (7, 25), (8, 40))
+    epochs.start_durable(30)
+    assert epochs.keeps_in_file
+    assert epochs.has_dropped
+    assert EpochCache.decode(epochs.encode()).entries == ((7, 25), (8, 40))
+    epochs.start_durable(45)
+    assert not epochs.keeps_in_file
+    assert EpochCache.decode(epochs.encode()).entries == ((8, 45),)
+
+
+def test_the_file_keeps_nothing_of_another_log() -> None:
+    epochs = cache((1, 0), (3, 10), (7, 25))
+    epochs.truncate_from_start(30, keep_in_file=True)
+    epochs.truncate_from_end(12)
+    assert EpochCache.decode(epochs.encode()).entries == ((1, 0), (3, 10))
+    epochs.assign(2, 12)  # As a leader may have it whose log differs from there on.
+    assert EpochCache.decode(epochs.encode()).entries == ((1, 0), (2, 12))
+    epochs.clear()
+    assert EpochCache.decode(epochs.encode()).entries == ()
+
+
+@given(st.lists(st.tuples(st.integers(0, 4), st.integers(1, 3)), max_size=30))
 def test_the_epoch_of_each_offset_is_remembered(steps: list[tuple[int, int]]) -> None:
     """Leaders write some records in growing epochs, logs are cut at both ends."""
     epochs = EpochCache()
-    model: list[int] = []
-    start = 0
+    whole: list[int] = []
+    start = durable = 0
     for kind, count in steps:
-        end = start + len(model)
+        end = len(whole)
         if kind == 0:
             epoch = (epochs.latest_epoch if epochs.latest_epoch >= 0 else 0) + count
             epochs.assign(epoch, end)
-            model += [epoch] * count
-        elif kind == 1 and model:
-            del model[-min(count, len(model)) :]
-            epochs.truncate_from_end(start + len(model))
-        elif kind == 2 and len(model) > count:
-            del model[:count]
+            whole += [epoch] * count
+        elif kind == 1 and end > start:
+            del whole[max(start, end - count) :]
+            epochs.truncate_from_end(len(whole))
+        elif kind in (2, 3) and end - start > count:
             start += count
-            epochs.truncate_from_start(start)
+            # Once the file keeps some it keeps all that follow.
+            epochs.truncate_from_start(start, keep_in_file=kind == 2)
+            if not epochs.keeps_in_file:
+                durable = start
+        elif kind == 4:
+            durable = min(start, durable + count)
+            epochs.start_durable(durable)
+        model = whole[start:]
         assert [epochs.epoch_of(start + index) for index in range(len(model))] == model
         for epoch in set(model):
             last = len(model) - model[::-1].index(epoch)
             assert epochs.end_offset(epoch, start + len(model)) == (epoch, start + last)
+        if model:
+            stored = EpochCache.decode(epochs.encode())
+            assert [stored.epoch_of(at) for at in range(durable, len(whole))] == whole[durable:]
     assert epochs.epoch_of(-1) == -1

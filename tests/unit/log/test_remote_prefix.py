@@ -17,7 +17,7 @@ from ottla.log.config import LogConfig
 from ottla.log.dirs.checkpoint_limits import limits_number
 from ottla.log.dirs.checkpoints import MalformedFile, read_offsets
 from ottla.log.dirs.log_dirs import LogDirs
-from ottla.log.epoch_cache import EpochEntry
+from ottla.log.epoch_cache import EpochCache, EpochEntry
 from ottla.log.partition_log import PartitionLog
 from ottla.log.producer_snapshot import encode_snapshot
 from ottla.log.producer_state import ProducerEntry
@@ -589,3 +589,67 @@ def test_log_starts_become_durable_on_request() -> None:
     assert broker.checkpointed() == [5, None]
     broker.dirs.delete("t", 0)
     assert isinstance(broker.dirs.checkpoint_log_start(broker.log).value, OSError)
+
+
+def in_two_epochs() -> Broker:
+    """Return a log of offsets [0, 14), all in remote storage only, the last two in epoch 5."""
+    broker = Broker()
+    filled(filled(broker.log), 2, epoch=5)
+    broker.log.flush()
+    broker.run()
+    broker.log.remote_copied_to(13)
+    for _ in range(2):  # The first seals the active segment.
+        broker.retain()
+        broker.run()
+    assert starts(broker.log) == (0, 14, 14)
+    return broker
+
+
+def test_a_log_start_that_a_crash_takes_back_has_its_epochs() -> None:
+    broker = in_two_epochs()
+    broker.log.advance_log_start(13)
+    assert broker.log.epochs.entries == ((5, 13),)
+    filled(broker.log, 1, epoch=6)
+    broker.log.flush()
+    broker.run()
+    # The records of these epochs are in remote storage only.
+    assert starts(broker.restart()) == (0, 14, 15)
+    assert broker.log.epochs.entries == ((0, 0), (5, 12), (6, 14))
+
+
+def test_the_epochs_below_a_durable_log_start_are_dropped() -> None:
+    broker = in_two_epochs()
+    broker.log.advance_log_start(13)
+    broker.log.flush()
+    broker.run()
+    stored = f"{broker.log.directory}/{names.LEADER_EPOCHS}"
+    assert EpochCache.decode(broker.disk.read_bytes(stored)).entries == ((0, 0), (5, 12))
+    broker.dirs.checkpoint_log_starts()
+    broker.run()
+    filled(broker.log, 1, epoch=6)
+    acts: list[tuple[str, str]] = []
+    broker.disk.on_operation = lambda act, path: acts.append((act, path))
+    broker.log.flush()
+    broker.run()
+    # Limits that were removed, and lower the log start, cannot come back beside the new file.
+    assert acts.index(("sync_dir", broker.log.directory)) < acts.index(
+        ("rename", stored + names.TEMPORARY)
+    )
+    assert EpochCache.decode(broker.disk.read_bytes(stored)).entries == ((5, 13), (6, 14))
+    assert starts(broker.restart()) == (13, 14, 15)
+
+
+def test_limits_that_are_being_written_keep_the_epochs_of_their_log_start() -> None:
+    broker = in_two_epochs()
+    filled(broker.log, 2, epoch=5)
+    broker.log.truncate_in_background(15, lambda: True)
+    limits = broker.workers.queue.popleft()
+    broker.log.advance_log_start(13)
+    broker.dirs.checkpoint_log_starts()
+    broker.run()
+    broker.log.flush()
+    broker.run()
+    broker.workers.queue.append(limits)
+    broker.workers.run(1)
+    assert broker.restart().log_start_offset == 0
+    assert broker.log.epochs.entries == ((0, 0), (5, 12))

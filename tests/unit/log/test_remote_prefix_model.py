@@ -165,11 +165,12 @@ class Story:
         if end > state.end or start > max(state.start, 0):
             return False
         there = dict(values(log))
-        for offset in range(state.start, end):
+        for offset in range(start, end):
             value, epoch = state.records[offset]
-            if offset >= local and there.get(offset) != value:
+            if offset >= max(local, state.start) and there.get(offset) != value:
                 return False
-            if offset >= self.deleted_to and log.epoch_of(offset) != epoch:
+            # Also where a log start that was not durable went back, in remote storage, too.
+            if log.epoch_of(offset) != epoch:
                 return False
         return state.remote >= set(range(max(start, self.deleted_to), local))
 
@@ -283,6 +284,8 @@ class Story:
         else:
             wanted = self.random.random() < 0.8
             log.truncate_in_background(offset, lambda: wanted)
+            if self.random.random() < 0.2:
+                self.delete_records()
             self.workers.run(self.random.randint(1, 3))
             self.flushed = min(self.flushed, offset)  # A flush may have ended meanwhile.
             if log.log_end_offset <= offset:

@@ -5,6 +5,7 @@ Source: LogManager, MetaPropertiesEnsemble, CleanShutdownFileHandler, OffsetChec
 
 import contextlib
 from collections.abc import Callable
+from typing import NamedTuple
 
 from ottla.base.ids import NO_UUID, Uuid
 from ottla.base.pending import Pending, completed
@@ -101,6 +102,15 @@ class CoalescedWrite:
         written.complete(result)
 
 
+class _StartInWrite(NamedTuple):
+    """A log in a log start checkpoint, as it was when the content was made."""
+
+    log: PartitionLog
+    start: int
+    truncation_count: int
+    has_remote_prefix: bool
+
+
 class LogDir:
     """See the module.
 
@@ -159,9 +169,8 @@ class LogDir:
         }
         self._has_local_starts = False
         """Whether the checkpoint of local log starts may have entries."""
-        self._starts_in_write: list[tuple[PartitionLog, int]] = []
-        """The logs with a remote prefix in the log start checkpoint that is being written, and
-        their truncation counts."""
+        self._starts_in_write: list[_StartInWrite] = []
+        """Of the log start checkpoint that is being written, what its logs wait for."""
         self._durable_high_watermarks: dict[TopicPartition, int] | None = None
         """What that checkpoint holds, None = unknown: it is due every few seconds, and at rest
         nothing of it has changed."""
@@ -340,14 +349,20 @@ class LogDir:
 
     def _log_starts(self) -> bytes:
         self._starts_in_write = [
-            (log, log.truncation_count) for log in self.logs.values() if log.has_remote_prefix
+            _StartInWrite(log, log.log_start_offset, log.truncation_count, log.has_remote_prefix)
+            for log in self.logs.values()
+            if log.has_remote_prefix or log.epochs.keeps_in_file
         ]
         return encode_offsets(self.offsets(names.LOG_STARTS))
 
     def _log_starts_durable(self) -> None:
-        for log, truncation_count in self._starts_in_write:
-            if log.truncation_count == truncation_count:
+        for log, start, truncation_count, has_remote_prefix in self._starts_in_write:
+            if log.truncation_count != truncation_count:
+                continue
+            if has_remote_prefix:
                 log.offsets.is_log_start_stored = True
+            if not log.truncation.may_be_limited:
+                log.epochs.start_durable(start)
         self._starts_in_write.clear()
 
     def _then_local_starts(self, written: Written) -> Written:

@@ -236,8 +236,9 @@ class _Follower:
         remote = self._environment.metadata.remote_log(self.log.topic_id, self.log.partition)
         if remote is not None and not self.log.failed:
             lineage = Lineage(self.log.epochs.entries, self.log.log_end_offset)
-            if not self.tiering.copies:
-                self.log.reset_remote()  # What is retained expires, and no more is copied.
+            # What is retained expires, and no more is copied. A fence may come before the state.
+            if not self.tiering.copies or remote.floor > self.tiering.remote_floor_epoch:
+                self.log.reset_remote()
             self.log.remote_copied_to(copied_offset(remote, lineage))
         self._fill_local_log()
 

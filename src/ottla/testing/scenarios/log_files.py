@@ -97,6 +97,8 @@ def _stored_epochs(
         return ()
     except MalformedFile:
         return ((-1, -1),)
+    # Below the log start the file may keep those that an earlier, durable log start needs.
+    stored.truncate_from_start(log.log_start_offset)
     return tuple((epoch, start) for epoch, start in stored.entries)
 
 

@@ -126,7 +126,7 @@ class TierWatch:
         start = log.local_log_start_offset
         begin = max(log.log_start_offset, self.log_watch.starts.get(key, 0))
         gap = self._gap(key, log, begin, start)
-        if gap is not None:
+        if gap is not None and not self._has_yet_to_learn(node, key, log, (begin, start)):
             self.report(LocalStartMoved(key, node, before, start, gap[0], self.sim.now_ms))
 
     def _gap(
@@ -135,6 +135,24 @@ class TierWatch:
         if begin >= end:
             return None
         return first_uncovered(self.ledgers[key].readable(), log.epochs.entries, (begin, end))
+
+    def _has_yet_to_learn(
+        self, node_id: int, key: TopicPartition, log: PartitionLog, extent: tuple[int, int]
+    ) -> bool:
+        """Tell whether a follower counts on segments that were given up a moment ago.
+
+        It copies the records from its leader once it has learned of it.
+        """
+        if self._floor(node_id, key) == NO_FLOOR or self.leads(node_id, key):
+            return False
+        broker = self.sim.nodes[node_id].broker
+        remote = None if broker is None or broker.remote is None else broker.remote.metadata
+        known = None if remote is None else remote.remote_log(*key)
+        if known is None:
+            return False
+        dead = [each for each in known.finished() if each.tiered_epoch <= self._floor(node_id, key)]
+        alive = self.ledgers[key].readable()
+        return first_uncovered([*alive, *dead], log.epochs.entries, extent) is None
 
     def _look_at_replicas(self, key: TopicPartition, cause: str) -> None:
         """Check that no in-sync replica has lost a record from its log start on."""

@@ -677,6 +677,15 @@ def test_rule_21_a_follower_keeps_what_is_not_copied_again(lag: bool) -> None:
     assert follower.log.local_log_start_offset == 0
 
 
+def test_rule_21_a_follower_that_knows_the_fence_alone_keeps_its_records() -> None:
+    bench = Bench()
+    leader, follower = pair(bench, local=0)
+    leader.retier(delete())
+    bench.run(10)
+    assert follower.log.highest_remote_offset == -1
+    assert follower.log.expire_segments(follower.clock.now_ms()) == []
+
+
 def test_ten_rounds_leave_no_gap_and_no_orphan() -> None:
     bench = Bench()
     broker = tiered(bench, 2, local=0)

@@ -14,6 +14,14 @@ from ottla.testing.history.tiers import LocalStartMoved, TierEvent
 from ottla.testing.sim import Sim
 from ottla.testing.sim.watch.log_watch import LogWatch
 from ottla.testing.sim.watch.tier_watch import TierWatch
+from ottla.tiered.segment_metadata import NO_FLOOR
+from tests.unit.tiered.support import segment
+
+LOG: Any = SimpleNamespace(
+    log_start_offset=0,
+    local_log_start_offset=19,
+    epochs=SimpleNamespace(entries=(EpochEntry(3, 0),)),
+)
 
 
 @pytest.mark.parametrize("exists", [True, False])
@@ -23,13 +31,35 @@ def test_a_local_log_starts_behind_what_is_copied_unless_its_topic_is_deleted(
     """The remote segments of a deleted topic may be purged before a broker stops its replica."""
     topics = SimpleNamespace(by_id=lambda _topic_id: SimpleNamespace() if exists else None)
     sim, events = Sim(1, brokers=1, controllers=1), list[TierEvent]()
-    monkeypatch.setattr(sim, "image", SimpleNamespace(topics=topics))
+    monkeypatch.setattr(sim, "image", SimpleNamespace(topics=topics, tiering={}))
     watch = TierWatch(sim, events.append, LogWatch(sim, lambda _event: None))
-    log: Any = SimpleNamespace(
-        log_start_offset=0,
-        local_log_start_offset=19,
-        epochs=SimpleNamespace(entries=(EpochEntry(3, 0),)),
-    )
-    watch._local_start_moved(1, (NO_UUID, 0), log, 0)
+    watch._local_start_moved(1, (NO_UUID, 0), LOG, 0)
     moved = LocalStartMoved((NO_UUID, 0), 1, 0, 19, 0, sim.now_ms)
     assert events == ([moved] if exists else [])
+
+
+@pytest.mark.parametrize(
+    ("floor", "leads", "copied_to", "is_wrong"),
+    [
+        (1, False, 18, False),
+        (1, True, 18, True),
+        (1, False, 17, True),  # It was never copied.
+        (NO_FLOOR, False, 18, True),
+    ],
+)
+def test_a_follower_may_count_on_what_was_given_up_a_moment_ago(
+    floor: int, leads: bool, copied_to: int, is_wrong: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sim, events = Sim(1, brokers=1, controllers=1), list[TierEvent]()
+    topics = SimpleNamespace(by_id=lambda _topic_id: SimpleNamespace())
+    tiering = {NO_UUID: SimpleNamespace(remote_floor_epoch=floor)}
+    monkeypatch.setattr(sim, "image", SimpleNamespace(topics=topics, tiering=tiering))
+    copied = segment(1, 0, copied_to, ((3, 0),))
+    remote = SimpleNamespace(finished=lambda: [copied])
+    metadata = SimpleNamespace(remote_log=lambda *_key: remote)
+    broker = SimpleNamespace(image=sim.image, remote=SimpleNamespace(metadata=metadata))
+    monkeypatch.setattr(sim, "nodes", {1: SimpleNamespace(broker=broker)})
+    watch = TierWatch(sim, events.append, LogWatch(sim, lambda _event: None))
+    monkeypatch.setattr(watch, "leads", lambda *_key: leads)
+    watch._local_start_moved(1, (NO_UUID, 0), LOG, 0)
+    assert bool(events) is is_wrong

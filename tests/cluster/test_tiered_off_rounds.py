@@ -41,6 +41,9 @@ ROUNDS = 10 if os.environ.get(FAULT_ROUNDS) == "all" else 2
 VALUE_BYTES = 2_000
 BATCH_BYTES = 8_000
 """A segment holds two of them, also after a time without a leader."""
+LOCAL = {"local.retention.bytes": "200000"}
+"""Two seconds of records. `delete` takes what is in remote storage only from readers, also from one
+that reads along and is a moment behind."""
 SEGMENTS_MIN = 5
 """How many segments are copied before remote storage is turned off."""
 
@@ -108,7 +111,7 @@ def tiered_since(cluster: Cluster, topic: str, epoch: int, start: int) -> bool:
 def test_off_and_on_under_load_while_brokers_die(cluster: Cluster) -> None:
     topic, epoch, start = new_name("rounds"), 1, 0
     with Closing(client_of("confluent").admin(cluster.bootstrap)) as admin:
-        admin.create_topic(topic, replication_factor=3, config=dict(TOPIC))
+        admin.create_topic(topic, replication_factor=3, config=TOPIC | LOCAL)
     with Load(cluster, topic, 1, VALUE_BYTES, batch_bytes=BATCH_BYTES) as load:
         load.begun()
         for number in range(ROUNDS):

@@ -29,7 +29,7 @@ RECORDS = 42 * 16
 VALUE_BYTES = 1_000
 REMOTE_SEGMENTS_MIN = 40
 LOCAL_SEGMENTS_MAX = 2
-EARLIEST, EARLIEST_LOCAL = -2, -4
+LATEST, EARLIEST, EARLIEST_LOCAL = -1, -2, -4
 
 
 def produced(
@@ -86,7 +86,7 @@ def read_from(cluster: Cluster, topic: str, start: int, name: str = "confluent")
     with Closing(client_of(name).consumer(cluster.bootstrap)) as consumer:
         consumer.assign([(topic, 0)])
         consumer.seek((topic, 0), start)
-        _, end = consumer.watermarks((topic, 0))
+        end = latest(cluster, topic)
         values: list[bytes] = []
 
         def is_read() -> bool:
@@ -109,6 +109,16 @@ def check(cluster: Cluster, topic: str, values: list[bytes]) -> None:
 
 def earliest(cluster: Cluster, topic: str, timestamp: int, partition: int = 0) -> int:
     """Return an earliest offset: of both tiers (-2), or of local disks (-4)."""
+    return _offset(cluster, topic, timestamp, partition)
+
+
+def latest(cluster: Cluster, topic: str, partition: int = 0) -> int:
+    """Return the high watermark. A new leader does not know it at once (KIP-207), for which
+    librdkafka has a few hundred milliseconds' patience."""
+    return _offset(cluster, topic, LATEST, partition)
+
+
+def _offset(cluster: Cluster, topic: str, timestamp: int, partition: int) -> int:
     with ClusterClient(ClientConfig(bootstrap=cluster.bootstrap)) as client:
 
         def ask() -> int:

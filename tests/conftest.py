@@ -31,7 +31,7 @@ SPARK = "tests/spark"
 CLUSTERS = "tests/cluster"
 SIMULATOR = "tests/sim"
 
-DRAWN_FILES = {CLUSTERS: 14, SPARK: 3}
+DRAWN_FILES = {CLUSTERS: 10, SPARK: 2}
 """Of how many of a directory's files a commit plays its part; `make soak` plays all."""
 
 PLAYED_FILES = frozenset(

@@ -617,7 +617,8 @@ def test_a_log_start_that_a_crash_takes_back_has_its_epochs() -> None:
     assert broker.log.epochs.entries == ((0, 0), (5, 12), (6, 14))
 
 
-def test_the_epochs_below_a_durable_log_start_are_dropped() -> None:
+@pytest.mark.parametrize("restarts", [False, True])
+def test_the_epochs_below_a_durable_log_start_are_dropped(restarts: bool) -> None:
     broker = in_two_epochs()
     broker.log.advance_log_start(13)
     broker.log.flush()
@@ -626,15 +627,16 @@ def test_the_epochs_below_a_durable_log_start_are_dropped() -> None:
     assert EpochCache.decode(broker.disk.read_bytes(stored)).entries == ((0, 0), (5, 12))
     broker.dirs.checkpoint_log_starts()
     broker.run()
+    if restarts:
+        broker.restart(crash=False)
     filled(broker.log, 1, epoch=6)
     acts: list[tuple[str, str]] = []
     broker.disk.on_operation = lambda act, path: acts.append((act, path))
     broker.log.flush()
     broker.run()
     # Limits that were removed, and lower the log start, cannot come back beside the new file.
-    assert acts.index(("sync_dir", broker.log.directory)) < acts.index(
-        ("rename", stored + names.TEMPORARY)
-    )
+    synced, renamed = ("sync_dir", broker.log.directory), ("rename", stored + names.TEMPORARY)
+    assert acts.index(synced) < acts.index(renamed)
     assert EpochCache.decode(broker.disk.read_bytes(stored)).entries == ((5, 13), (6, 14))
     assert starts(broker.restart()) == (13, 14, 15)
 

@@ -288,6 +288,8 @@ class Story:
                 self.delete_records()
             self.workers.run(self.random.randint(1, 3))
             self.flushed = min(self.flushed, offset)  # A flush may have ended meanwhile.
+            if offset <= log.log_start_offset:
+                self.flushed = 0
             if log.log_end_offset <= offset:
                 self.now = self.now.cut(offset)
             else:

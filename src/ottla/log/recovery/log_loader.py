@@ -211,7 +211,10 @@ class _Loader:
             write_limits(self.disk, self.directory, number, limits[number])
         self._warn_of_loss(end)
         self.epochs.truncate_from_end(end)
+        known = self.epochs.entries
         self.epochs.truncate_from_start(start)
+        # As what `EpochCache.start_durable` drops: limits may have been removed before.
+        self.epochs.has_dropped = self.epochs.entries != known
         self._complete_epochs(start)
         estimate_append_times(self.disk, self.directory, self._extents(), self.producers, now_ms)
         self.producers.expire(now_ms, self.config.producer_id_expiration_ms)

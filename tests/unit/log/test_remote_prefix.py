@@ -319,6 +319,22 @@ def test_missing_first_segments_are_reported(caplog: pytest.LogCaptureFixture) -
     assert "from the local log start offset 4 to 6 are missing" in caplog.text
 
 
+@pytest.mark.parametrize("content", [None, b"0\n"])
+def test_missing_leader_epochs_of_remote_records_are_reported(
+    content: bytes | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    env = Environment()
+    tiered(env).flush_now()
+    env.disk.remove(f"{DIRECTORY}/{names.LEADER_EPOCHS}")
+    if content is not None:
+        env.disk.write_atomic(f"{DIRECTORY}/{names.LEADER_EPOCHS}", content)
+    with caplog.at_level(logging.WARNING):
+        log = env.open(CONFIG, recovery_point=12, local_log_start_offset=4)
+    assert starts(log) == (0, 4, 12)
+    assert log.epochs.entries == ((0, 4), (3, 6))
+    assert "the leader epochs of the offsets 0 to 4 are missing" in caplog.text
+
+
 # --- a new follower ---------------------------------------------------------------------------
 
 

@@ -210,12 +210,7 @@ class _Loader:
             limits[number] = self._new_limits(point, start, local_start, end)
             write_limits(self.disk, self.directory, number, limits[number])
         self._warn_of_loss(end)
-        self.epochs.truncate_from_end(end)
-        known = self.epochs.entries
-        self.epochs.truncate_from_start(start)
-        # As what `EpochCache.start_durable` drops: limits may have been removed before.
-        self.epochs.has_dropped = self.epochs.entries != known
-        self._complete_epochs(start)
+        self._fit_epochs(start, local_start, end)
         estimate_append_times(self.disk, self.directory, self._extents(), self.producers, now_ms)
         self.producers.expire(now_ms, self.config.producer_id_expiration_ms)
         return LoadedLog(
@@ -624,6 +619,16 @@ class _Loader:
                     return base
         return None
 
+    def _fit_epochs(self, start: int, local_start: int, end: int) -> None:
+        """Have the epochs of the log's offsets, and of no others."""
+        self.epochs.truncate_from_end(end)
+        known = self.epochs.entries
+        self.epochs.truncate_from_start(start)
+        # As what `EpochCache.start_durable` drops: limits may have been removed before.
+        self.epochs.has_dropped = self.epochs.entries != known
+        self._complete_epochs(start)
+        self._warn_of_missing_epochs(start, local_start)
+
     def _complete_epochs(self, start: int) -> None:
         """Read the epochs between the log start and the first known one from the batches.
 
@@ -642,6 +647,18 @@ class _Loader:
         for entry in known:
             self.epochs.assign(*entry)
         self.epochs.dirty = True
+
+    def _warn_of_missing_epochs(self, start: int, local_start: int) -> None:
+        """Say that records which are in remote storage only have no epochs here: no batch has them,
+        and without them no segment is known to belong to this log."""
+        known = self.epochs.entries
+        end = min(known[0].start_offset, local_start) if known else local_start
+        if start < end:
+            logger.warning(
+                "%s: the leader epochs of the offsets %d to %d are missing, which are in remote "
+                "storage only; this replica cannot serve them: %s is damaged or was deleted",
+                *(self.log_name, start, end, names.LEADER_EPOCHS),
+            )
 
     def _read_epochs(self, base: int, end: int = 2**63) -> bool:
         """Read a segment's epochs up to `end`; return whether they never decrease."""

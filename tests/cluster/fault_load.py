@@ -13,7 +13,7 @@ from typing import Any
 
 from confluent_kafka import Producer
 
-from ottla.testing import Cluster
+from ottla.testing import Cluster, ClusterError
 
 from . import stored
 from .background import Background
@@ -22,6 +22,9 @@ from .fault_reader import DRAIN_SECONDS, Reader
 
 PAUSE_SECONDS = 0.02
 """Between two records of one partition."""
+
+BATCHES_TOLD, LINES_TOLD = 12, 40
+"""Of each replica and of each node's log, once something has gone wrong."""
 
 FLUSH_SECONDS = 60.0
 """How long the last records may take, with the cluster whole again. librdkafka would go on for
@@ -53,6 +56,7 @@ class Load(Background):
         self._cluster = cluster
         super().__init__((self._write, self._read), patience=FLUSH_SECONDS + DRAIN_SECONDS)
         self._written = threading.Event()
+        self._is_told = False
         self.sent = [0] * partitions
         self.acknowledged: list[list[float]] = [[] for _ in range(partitions)]
         self.offsets: list[list[int]] = [[] for _ in range(partitions)]
@@ -77,6 +81,27 @@ class Load(Background):
             return [p for p in each if len(self.acknowledged[p]) <= sent[p]]
 
         eventually(behind, lambda found: not found, within=within, what="new acknowledgements")
+
+    def check_errors(self) -> None:
+        """Check that nothing went wrong so far; else tell what the replicas and nodes have."""
+        if self.errors and not self._is_told:
+            self._is_told = True
+            with suppress(OSError, ClusterError):  # The cluster may be gone already.
+                self.errors += self._evidence()
+        super().check_errors()
+
+    def _evidence(self) -> list[str]:
+        nodes = [plan.id for plan in self._cluster.brokers]
+        lines: list[str] = []
+        for partition in range(self.partitions):
+            for node in nodes:
+                last = stored.last_batches(self._cluster, self.topic, partition, node)
+                lines += [f"partition {partition} on node {node}, the last batches:"]
+                lines += [f"  {each}" for each in last[-BATCHES_TOLD:]]
+        for node in nodes:
+            lines += [f"node {node} is {self._cluster.state(node)}, and said:"]
+            lines += self._cluster.logs(node).splitlines()[-LINES_TOLD:]
+        return lines
 
     def longest_gap(self, begin: float, end: float) -> float:
         """Return the longest time without an acknowledgement of one partition, in seconds."""

@@ -2,9 +2,11 @@
 
 import fnmatch
 import os
+from contextlib import suppress
 from pathlib import Path
 
 from ottla.records.batch import BatchHeader, check_crc, iter_headers
+from ottla.records.errors import RecordsError
 from ottla.records.record import Record, iter_records
 from ottla.testing import Cluster
 
@@ -40,6 +42,20 @@ def batches(cluster: Cluster, topic: str, partition: int = 0, node: int = 1) -> 
         for position, header in iter_headers(data):
             check_crc(data, position, header)
             found.append(header)
+    return found
+
+
+def last_batches(cluster: Cluster, topic: str, partition: int, node: int) -> list[str]:
+    """Describe the batches of a partition's last segment, as far as it is written."""
+    found: list[str] = []
+    paths = segments(cluster, topic, partition, node)
+    with suppress(RecordsError):
+        for _, each in iter_headers(paths[-1].read_bytes() if paths else b""):
+            found.append(
+                f"{each.base_offset} to {each.last_offset}, leader epoch"
+                f" {each.partition_leader_epoch}, producer {each.producer_id} epoch"
+                f" {each.producer_epoch}, from sequence {each.base_sequence} on"
+            )
     return found
 
 

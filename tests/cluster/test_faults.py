@@ -1,11 +1,11 @@
 """Leaders and controllers die, freeze and restart under load: no acknowledged record is lost.
 
-Method: three nodes, three replicas, min.insync.replicas=2; an idempotent librdkafka producer with
-its defaults writes numbered records to several partitions all the time, a consumer reads along.
-Rounds of SIGKILL, SIGSTOP and restarts follow on each other (`fault_rounds.py`): some of twenty,
-drawn by the commit; `make soak` runs them all. At the end every record is on every replica once and
-in order, and no client got an error. What each round cost is printed at the end of the run.
-`benches/failover.py` prints the same.
+Method: three nodes, three replicas, min.insync.replicas=2; an idempotent librdkafka producer
+(`fault_load.py`) writes numbered records to several partitions all the time, and a consumer
+reads along. Rounds of SIGKILL, SIGSTOP and restarts follow on each other (`fault_rounds.py`): some
+of twenty, drawn by the commit; `make soak` runs them all. At the end every record is on every
+replica once and in order, and no client got an error. What each round cost is printed at the end of
+the run. `benches/failover.py` prints the same.
 """
 
 import pytest

@@ -197,7 +197,9 @@ class DurabilityWatch:
         if log.config.remote_storage or log.has_remote_prefix:
             return  # What is deleted here is in remote storage, or is by another rule.
         first, start = log.segments.first.base_offset, _stored_log_start(disk, log)
-        if start < first:
+        # A prefix that was given up a moment ago: its end is still there.
+        local = _stored_start(disk, log, names.LOCAL_LOG_STARTS, "local_log_start_offset")
+        if max(start, local) < first:
             self._broken(
                 node,
                 f"deletes segment {base} of {log.directory} by retention, and the log start on "
@@ -272,13 +274,17 @@ def _log_start(disk: SimDisk, log: PartitionLog) -> int:
 
 
 def _stored_log_start(disk: SimDisk, log: PartitionLog) -> int:
-    """Return what the checkpoint has for a log; 0 = nothing."""
+    return _stored_start(disk, log, names.LOG_STARTS, "log_start_offset")
+
+
+def _stored_start(disk: SimDisk, log: PartitionLog, checkpoint: str, limit: str) -> int:
+    """Return what a checkpoint has for a log; 0 = nothing. `limit`: the field that lowers it."""
     log_dir = log.directory.rpartition("/")[0]
     files = disk.durable_files_in(log.directory)
-    entries = _offsets(bytes(disk.data_of(f"{log_dir}/{names.LOG_STARTS}")))
+    entries = _offsets(bytes(disk.data_of(f"{log_dir}/{checkpoint}")))
     start = 0 if names.STALE_CHECKPOINTS in files else entries.get((log.topic, log.partition), 0)
     limits = (decode_limits(files[each]) for each in files if limits_number(each) is not None)
-    return min((each.log_start_offset for each in limits), default=start)
+    return min((getattr(each, limit) for each in limits), default=start)
 
 
 def _not_on_disk(disk: SimDisk, directory: str, ending: str) -> Iterator[str]:

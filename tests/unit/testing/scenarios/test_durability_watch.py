@@ -367,6 +367,24 @@ def test_a_segment_is_deleted_by_retention_once_the_log_start_is_on_disk(
     assert bool(history.rules_broken) is broken
 
 
+@pytest.mark.parametrize(("local", "broken"), [(5, False), (4, True)])
+def test_a_segment_is_deleted_below_a_local_log_start_that_is_on_disk(
+    disk: SimDisk, local: int, broken: bool
+) -> None:
+    """The log start has followed in memory: what is in remote storage was given up meanwhile."""
+    _, history = hosting(
+        disk,
+        config=SimpleNamespace(remote_storage=False),
+        has_remote_prefix=False,
+        segments=SimpleNamespace(first=SimpleNamespace(base_offset=5)),
+    )
+    segment(disk, 0)
+    disk.write_atomic(f"/data/{names.LOCAL_LOG_STARTS}", encode_offsets({("t", 0): local}))
+    path = f"{DIRECTORY}/{names.segment_name(0, names.LOG)}"
+    disk.rename(path, path + names.DELETED)
+    assert bool(history.rules_broken) is broken
+
+
 @pytest.mark.parametrize("left_out", [None, 1, 2])
 def test_cleaned_segments_replace_others_in_steps(disk: SimDisk, left_out: int | None) -> None:
     history = watched(disk)

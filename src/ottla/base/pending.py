@@ -77,6 +77,10 @@ class Pending(Generic[T]):
         return self._value
 
 
+def nothing(*_: object) -> None:
+    """A listener, or another callback, that does nothing."""
+
+
 def completed(value: T) -> Pending[T]:
     """Return a completed promise."""
     pending: Pending[T] = Pending()

@@ -11,7 +11,7 @@ locks, no second attempt after adding, and no purge of completed operations.
 
 from collections.abc import Callable, Hashable, Iterable
 
-from ottla.base.pending import Pending
+from ottla.base.pending import Pending, nothing
 from ottla.base.timers import Timer, Timers
 
 
@@ -97,7 +97,7 @@ class DelayedOperation:
             return
         self.done = True
         # They mostly refer to this operation: without them it is no work for the garbage collector.
-        self._attempt, self._expire = _is_done, _nothing
+        self._attempt, self._expire = _is_done, nothing
         if self._timer is not None:
             self._timer.cancel()
         if self._closed is not None:
@@ -107,9 +107,6 @@ class DelayedOperation:
 
 def _is_done() -> bool:
     return True
-
-
-def _nothing() -> None: ...
 
 
 class Purgatory:

@@ -16,6 +16,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
+from ottla.base.pending import nothing
 from ottla.host.net.transport import Transport
 
 SENDFILE_BYTES_MIN = 32 * 1024
@@ -154,7 +155,7 @@ class Outgoing:
         connection stays in memory until a full collection of garbage, which are rare.
         """
         self._closed = True
-        self._drained = self._broken = _nothing
+        self._drained = self._broken = nothing
         self._writer_armed = False
         self._transport.release()
         release(list(self._queue))
@@ -298,9 +299,6 @@ class Outgoing:
         if self._closed:
             return
         self._go_on()
-
-
-def _nothing(*_: object) -> None: ...
 
 
 def _read_through(piece: Any) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 from ottla.base.errors import ApiError
 from ottla.base.ids import Uuid
-from ottla.base.pending import Pending, completed, gather
+from ottla.base.pending import Pending, completed, gather, nothing
 from ottla.base.timers import Timer
 from ottla.broker.remote.metadata.metadata_chunks import UserPartition
 from ottla.broker.remote.metadata.metadata_partition_reader import PartitionReader, ReaderPorts
@@ -86,7 +86,7 @@ class MetadataReader:
         self._readers.clear()
         for reader in readers:
             reader.close()
-        return gather([each for each in written if each is not None]).map(_nothing)
+        return gather([each for each in written if each is not None]).map(nothing)
 
     def _reader_of(self, user: UserPartition) -> PartitionReader | None:
         if not self._count:
@@ -123,7 +123,3 @@ class MetadataReader:
             self._readers[index].checkpoint()
         if self._readers:
             self._arm()
-
-
-def _nothing(_: object) -> None:
-    return None

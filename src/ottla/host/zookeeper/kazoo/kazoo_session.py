@@ -27,7 +27,7 @@ from kazoo.hosts import collect_hosts
 from kazoo.protocol.states import EventType, KazooState, WatchedEvent
 from kazoo.retry import KazooRetry
 
-from ottla.base.pending import Pending, completed
+from ottla.base.pending import Pending, completed, nothing
 from ottla.base.zookeeper import (
     ANY_VERSION,
     Check,
@@ -441,7 +441,7 @@ class KazooSession:
         if self._state is SessionState.CONNECTING:
             return
         barrier = (Check("/", ANY_VERSION),)
-        yield Request(lambda: transaction(self._client, "", barrier).commit_async(), _nothing)
+        yield Request(lambda: transaction(self._client, "", barrier).commit_async(), nothing)
         for path in self._watches.data:
             yield self._rewatch_data(path)
         for path in self._watches.children:
@@ -488,10 +488,6 @@ def _is_expired(answer: Any) -> bool:
     """Tell whether a response, or a part of it, is that the session has expired."""
     answers = answer if isinstance(answer, list) else [answer]
     return any(isinstance(each, SessionExpiredError) for each in answers)
-
-
-def _nothing(*_: object) -> None:
-    """Do nothing."""
 
 
 _QUIET = logging.getLogger("ottla.kazoo")

@@ -65,6 +65,11 @@ class EpochCache:
     def entries(self) -> tuple[EpochEntry, ...]:
         return tuple(map(EpochEntry, self._epochs, self._starts))
 
+    @property
+    def _in_file(self) -> tuple[EpochEntry, ...]:
+        known = self._kept[-1].epoch if self._kept else NO_EPOCH
+        return (*self._kept, *(each for each in self.entries if each.epoch > known))
+
     def assign(self, epoch: int, start_offset: int) -> None:
         """Add `epoch` at `start_offset`; drop entries that contradict it."""
         assert epoch >= 0
@@ -102,9 +107,7 @@ class EpochCache:
         if below == 0 or (below == 1 and self._starts[0] == start_offset):
             return
         if keep_in_file or self._kept:
-            new = map(EpochEntry, self._epochs[:below], self._starts[:below])
-            known = self._kept[-1].epoch if self._kept else NO_EPOCH
-            self._kept += [each for each in new if each.epoch > known]
+            self._kept = [each for each in self._in_file if each.start_offset <= start_offset]
         del self._epochs[: below - 1], self._starts[: below - 1]
         self._starts[0] = start_offset
         self.dirty = True
@@ -175,9 +178,7 @@ class EpochCache:
 
     def encode(self) -> bytes:
         """Return the file's content."""
-        known = self._kept[-1].epoch if self._kept else NO_EPOCH
-        entries = (*self._kept, *(each for each in self.entries if each.epoch > known))
-        return encode_checkpoint(f"{entry.epoch} {entry.start_offset}" for entry in entries)
+        return encode_checkpoint(f"{entry.epoch} {entry.start_offset}" for entry in self._in_file)
 
     @staticmethod
     def decode(data: bytes) -> "EpochCache":

@@ -10,7 +10,7 @@ Nothing here changes the history: a seed has the same one without it.
 """
 
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ottla.base.ids import REMOTE_LOG_METADATA_TOPIC, Uuid
@@ -125,34 +125,35 @@ class TierWatch:
             return  # The topic is deleted, and its remote segments may be purged by now.
         start = log.local_log_start_offset
         begin = max(log.log_start_offset, self.log_watch.starts.get(key, 0))
-        gap = self._gap(key, log, begin, start)
-        if gap is not None and not self._has_yet_to_learn(node, key, log, (begin, start)):
+        gap = self._gap(key, log, begin, start, self._not_learned(node, key))
+        if gap is not None:
             self.report(LocalStartMoved(key, node, before, start, gap[0], self.sim.now_ms))
 
     def _gap(
-        self, key: TopicPartition, log: PartitionLog, begin: int, end: int
+        self,
+        key: TopicPartition,
+        log: PartitionLog,
+        begin: int,
+        end: int,
+        dead: Sequence[SegmentMetadata] = (),
     ) -> tuple[int, int] | None:
+        """Return the first offsets that are not in remote storage. `dead`: counted as if alive."""
         if begin >= end:
             return None
-        return first_uncovered(self.ledgers[key].readable(), log.epochs.entries, (begin, end))
+        segments = [*self.ledgers[key].readable(), *dead]
+        return first_uncovered(segments, log.epochs.entries, (begin, end))
 
-    def _has_yet_to_learn(
-        self, node_id: int, key: TopicPartition, log: PartitionLog, extent: tuple[int, int]
-    ) -> bool:
-        """Tell whether a follower counts on segments that were given up a moment ago.
+    def _not_learned(self, node_id: int, key: TopicPartition) -> list[SegmentMetadata]:
+        """Return the segments that were given up a moment ago, and on which a follower counts.
 
         It copies the records from its leader once it has learned of it.
         """
-        if self._floor(node_id, key) == NO_FLOOR or self.leads(node_id, key):
-            return False
-        broker = self.sim.nodes[node_id].broker
-        remote = None if broker is None or broker.remote is None else broker.remote.metadata
-        known = None if remote is None else remote.remote_log(*key)
-        if known is None:
-            return False
-        dead = [each for each in known.finished() if each.tiered_epoch <= self._floor(node_id, key)]
-        alive = self.ledgers[key].readable()
-        return first_uncovered([*alive, *dead], log.epochs.entries, extent) is None
+        floor, broker = self._floor(node_id, key), self.sim.nodes[node_id].broker
+        if floor == NO_FLOOR or self.leads(node_id, key) or broker is None or broker.remote is None:
+            return []
+        known = broker.remote.metadata.remote_log(*key)
+        finished = [] if known is None else known.finished()
+        return [each for each in finished if each.tiered_epoch <= floor]
 
     def _look_at_replicas(self, key: TopicPartition, cause: str) -> None:
         """Check that no in-sync replica has lost a record from its log start on."""

@@ -278,7 +278,7 @@ class LocalLog:
         """Do as `PartitionLog.segment_files`; `is_same_log`: whether it was not truncated."""
         index = self.segments.floor(base_offset)
         segment, directory = self.segments[index], self.directory
-        if segment.base_offset != base_offset or segment.is_active:
+        if segment.base_offset != base_offset or segment.is_active or self.swap is not None:
             return None
 
         def is_intact() -> bool:
@@ -326,7 +326,7 @@ class LocalLog:
                 newest = self._newest_ms(segment)
                 if config.remote_storage and newest > now_ms:
                     # It would never leave the local disk (KAFKA-20609).
-                    newest = self._ports.disk.modified_ms(segment.path(names.LOG))
+                    newest = self._ports.disk.modified_ms(segment.current_path(names.LOG))
             facts.append(
                 SegmentFacts(segment.base_offset, end, segment.size, newest, segment.is_active)
             )
@@ -337,7 +337,7 @@ class LocalLog:
         if timestamp >= 0:
             return timestamp
         # Records without timestamps age with their file.
-        return self._ports.disk.modified_ms(segment.path(names.LOG))
+        return self._ports.disk.modified_ms(segment.current_path(names.LOG))
 
     def take_first(self, count: int) -> list[Segment]:
         """Remove and return the first segments; their files are still there."""
@@ -424,12 +424,12 @@ class LocalLog:
         renamed: list[str] = []
         for segment in segments:
             for suffix in names.SEGMENT_SUFFIXES:
-                path = segment.path(suffix)
+                deleted = segment.path(suffix) + names.DELETED
                 try:
-                    disk.rename(path, path + names.DELETED)
+                    disk.rename(segment.current_path(suffix), deleted)
                 except FileNotFoundError:
                     continue
-                renamed.append(path + names.DELETED)
+                renamed.append(deleted)
             segment.moved(segment.directory, names.DELETED)
             segment.close()
 

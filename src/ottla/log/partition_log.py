@@ -637,7 +637,8 @@ class PartitionLog:
         return self.local.local_segments()
 
     def segment_files(self, base_offset: int) -> SegmentFiles | None:
-        """Return the files of a sealed segment, to be copied; None = there is no such segment.
+        """Return the files of a sealed segment, to be copied; None = there is no such segment, or
+        a swap is still renaming files of the log, which was compacted before.
 
         Raises: ApiError, OSError.
         """

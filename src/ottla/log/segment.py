@@ -117,7 +117,12 @@ class Segment:
         self._aborted: list[AbortedTransaction] | None = None
 
     def path(self, suffix: str) -> str:
+        """Return the path of a file by its own name."""
         return f"{self.directory}/{names.segment_name(self.base_offset, suffix)}"
+
+    def current_path(self, suffix: str) -> str:
+        """Return where a file is now: within a swap its name has one more suffix."""
+        return self._handles[suffix].path
 
     @property
     def is_active(self) -> bool:

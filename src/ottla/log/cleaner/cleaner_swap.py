@@ -94,6 +94,9 @@ class Swap:
         if not self.is_replaced:
             self.cancel()
             return
+        if not self._is_kept():
+            self._end(False)
+            return
         log = self._log
         if self._ending:  # Else the log file has its own name, durably or not.
             log.ports.disk.sync_dir(log.directory)
@@ -146,14 +149,9 @@ class Swap:
         log.producer_manager.remove_snapshots({old.base_offset for old in old_segments[1:]})
 
     def _replaced(self) -> None:
-        if not self._is_here():
-            self._end(False)
-        elif self._is_kept():
+        if self._is_kept():
             self._step(self._name_log, self._named_log)
         else:
-            # It expired meanwhile: a start removes what is below the log start.
-            for suffix in self._suffixes:
-                self._log.ports.disk.remove(self._path(suffix) + names.SWAP)
             self._end(False)
 
     def _name_log(self) -> None:
@@ -161,7 +159,7 @@ class Swap:
         self._ending = ""
 
     def _named_log(self) -> None:
-        if self._is_here():
+        if self._is_kept():
             self._name_indexes()
         self._end(True)
 
@@ -185,7 +183,9 @@ class Swap:
         return not self._log.failed and self._log.directory == self._job.directory
 
     def _is_kept(self) -> bool:
-        return any(each is self._segment for each in self._log.segments)
+        """Return whether the log is here and has the new segment, which may expire meanwhile: its
+        files are deleted then, whatever they are called."""
+        return self._is_here() and any(each is self._segment for each in self._log.segments)
 
     def _is_wanted(self) -> bool:
         """Return whether to go on; otherwise cancel."""

@@ -12,8 +12,10 @@ from typing import Any
 import pytest
 
 from ottla.log import names
+from ottla.log.cleaner.cleaner_swap import Swap
 from ottla.log.earlier_segments import EarlierSegments
 from ottla.log.epoch_cache import EpochEntry
+from ottla.log.time_index import NO_TIMESTAMP
 from ottla.testing.sim.disk import SimDisk
 from tests.unit.log.cleaner.test_cleaner_model import check, history
 from tests.unit.log.cleaner_storage import Storage, dies
@@ -71,7 +73,7 @@ def test_a_loss_of_power_at_any_operation_loses_nothing(seed: int) -> None:
 class Swapping:
     """A cleaning whose first swap waits for its syncs one by one."""
 
-    def __init__(self, start: int = 0) -> None:
+    def __init__(self, start: int = 0, *, timestamp: int = 1_000_000) -> None:
         self.workers = Workers()
         self.storage = new_storage(self.workers)
         if start:
@@ -79,7 +81,8 @@ class Swapping:
             self.storage.append(batch([b"only"], key=b"only"))
         for number in range(20):
             key = b"k%d" % (number % 3)
-            self.storage.append(batch([b"%d" % number + bytes(80)], key=key))
+            value = b"%d" % number + bytes(80)
+            self.storage.append(batch([value], key=key, timestamp=timestamp))
         self.storage.roll()
         for number in range(20, 26):
             self.storage.append(batch([b"%d" % number + bytes(80)], key=b"k%d" % (number % 3)))
@@ -87,6 +90,12 @@ class Swapping:
         self.workers.holds = True
         self.storage.cleaner.start_cleanings()
         assert self.storage.log.local.swap is not None
+
+    def run_until_replaced(self) -> None:
+        """Go on until the new segment has the place of the old ones."""
+        swap = self.storage.log.local.swap
+        while not (isinstance(swap, Swap) and swap.is_replaced):
+            self.workers.run(1)
 
 
 STEPS = range(5)
@@ -176,13 +185,66 @@ def test_records_that_are_written_before_the_log_cost_it_nothing(steps: int) -> 
     assert not [name for name in storage.names() if name.startswith(f"{30:020d}")]
 
 
-def test_segments_that_expire_meanwhile_leave_nothing_behind() -> None:
+@pytest.mark.parametrize("steps", STEPS)
+def test_records_without_timestamps_age_with_their_file_between_the_steps(steps: int) -> None:
+    """Within a swap the file does not have its own name."""
+    swapping = Swapping(timestamp=NO_TIMESTAMP)
+    storage, log = swapping.storage, swapping.storage.log
+    storage.reconfigure(deletes=True, retention_ms=10_000)
+    swapping.workers.run(steps)
+    now_ms = storage.env.clock.now_ms()
+    assert log.expire_segments(now_ms + 9_000) == []
+    assert log.expire_segments(now_ms + 11_000)[0].base_offset == 0
+
+
+def expired_within_a_swap(steps: int) -> Swapping:
+    """Return one whose new segment has expired so many steps after it took its place."""
     swapping = Swapping()
-    storage, workers = swapping.storage, swapping.workers
-    while not (storage.log.local.swap is not None and storage.log.local.swap.is_replaced):
-        workers.run(1)
+    storage = swapping.storage
+    swapping.run_until_replaced()
+    swapping.workers.run(steps)
     storage.log.delete_records(20)
     storage.log.delete_expired_segments(20)
-    workers.run()
     assert storage.log.segments.first.base_offset > 0
-    assert not [name for name in storage.names() if name.endswith(names.SWAP)]
+    return swapping
+
+
+REPLACED_STEPS = range(3)
+
+
+@pytest.mark.parametrize("steps", REPLACED_STEPS)
+def test_segments_that_expire_meanwhile_leave_nothing_behind(steps: int) -> None:
+    swapping = expired_within_a_swap(steps)
+    storage, workers = swapping.storage, swapping.workers
+    workers.holds = False
+    workers.run()
+    storage.env.pass_ms(storage.config.file_delete_delay_ms)
+    first = names.segment_name(storage.log.segments.first.base_offset, "")
+    assert [name for name in storage.names() if name[0].isdigit() and name < first] == []
+    assert not storage.dirs.offline_dirs
+
+
+@pytest.mark.parametrize("steps", REPLACED_STEPS)
+def test_a_truncation_after_segments_expired_meanwhile(steps: int) -> None:
+    swapping = expired_within_a_swap(steps)
+    storage = swapping.storage
+    storage.log.truncate_to(23)
+    assert storage.log.local.swap is None
+    swapping.workers.run()
+    assert storage.log.log_end_offset == 23
+    assert not storage.dirs.offline_dirs
+
+
+def test_files_are_not_copied_to_remote_storage_while_they_are_renamed() -> None:
+    """The log's topic is not compacted any more, but the swap goes on."""
+    swapping = Swapping()
+    storage, workers = swapping.storage, swapping.workers
+    swapping.run_until_replaced()
+    storage.reconfigure(compacts=False, deletes=True)
+    assert storage.log.local.swap is not None
+    while storage.log.local.swap is not None:
+        assert storage.log.segment_files(0) is None
+        workers.run(1)
+    files = storage.log.segment_files(0)
+    assert files is not None
+    assert storage.disk.size(files.log.path) == files.log.size_bytes

@@ -27,3 +27,13 @@ def test_modules_exist(page: Path) -> None:
 def test_links_lead_to_files(page: Path) -> None:
     targets = LINK.findall(page.read_text())
     assert [target for target in targets if not (page.parent / target).exists()] == []
+
+
+def test_each_guarantee_has_its_tests() -> None:
+    readme = (ROOT / "README.md").read_text()
+    section = readme.partition("\n## Guarantees\n")[2].partition("\n## ")[0]
+    promised = re.findall(r"^- \*\*(.+?)\*\*", section, re.MULTILINE)
+    page = (ROOT / "docs" / "guarantees.md").read_text()
+    shown = re.findall(r"^\| ([^|]+) \| [^|]*`[a-z_0-9/]+\.py`", page, re.MULTILINE)
+    assert promised
+    assert shown == promised

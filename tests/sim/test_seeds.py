@@ -59,6 +59,8 @@ REACHED = (
     "deletion-ineligible",
     "disk-full",
     "disk-slow",
+    "error-fenced-instance-id",
+    "error-illegal-generation",
     "isr-expanded",
     "isr-shrunk",
     "leader-lost",
@@ -72,8 +74,6 @@ REACHED = (
     "tier-local-start-moved",
     "tier-segment-copied",
     "tier-segment-expired",
-    "told-fenced-instance-id",
-    "told-illegal-generation",
     "unsynced-lost",
 )
 """Rare paths that the histories must have gone where there are as many as by default."""

@@ -51,7 +51,7 @@ REMOVAL_MS = 5_000
 PURGE_MS = 600_000
 """How long the purge of a deleted topic's objects may take: it waits until nothing that was sent to
 the store can be executed any more, which a copy of another leader may take four minutes for."""
-DISK_MARKS = ("disk-full", "folder-bad", "sync-failed")
+DISK_MARKS = ("disk-full", "log-dir-bad", "sync-failed")
 REPEATED_MARK = "request-twice"
 UNCLEAN = "unclean.leader.election.enable"
 

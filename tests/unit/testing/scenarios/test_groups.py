@@ -109,5 +109,5 @@ def test_coordinators_move_and_are_asked_while_they_load(zookeeper: bool) -> Non
     report = play_scenario(3, scenario)
     assert report.judgement.verdict is Verdict.TRUE
     assert report.marks["coordinator-moved"] > 3
-    assert report.marks["told-coordinator-load-in-progress"] > 0
-    assert report.marks["told-not-coordinator"] > 0
+    assert report.marks["error-coordinator-load-in-progress"] > 0
+    assert report.marks["error-not-coordinator"] > 0

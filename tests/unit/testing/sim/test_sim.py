@@ -30,7 +30,7 @@ def test_a_cluster_without_faults_serves() -> None:
     assert writer.failed == 0
     assert sim.problems == []
     assert sim.marks["controller-elected"] == 1
-    assert sim.marks.keys() <= {"controller-elected", "told-not-controller"}
+    assert sim.marks.keys() <= {"controller-elected", "error-not-controller"}
     assert all(node.serves for node in sim.nodes.values())
     assert sim.leaderless() == 0
     ends = {

@@ -217,7 +217,7 @@ class FaultInjector:
         node = random.choice(several)
         if not self.may_refuse_writes(node):
             return
-        self._sim.mark("folder-bad")
+        self._sim.mark("log-dir-bad")
         fault = node.disk.fail(path=f"{random.choice(node.config.log_dirs)}/", times=None)
 
         def mended() -> None:

@@ -66,7 +66,7 @@ class ErrorMarks:
             return Counter()
         return Counter(
             {
-                f"told-{Error(code).name.lower().replace('_', '-')}": count - before.get(code, 0)
+                f"error-{Error(code).name.lower().replace('_', '-')}": count - before.get(code, 0)
                 for code, count in sorted(total.items())
                 if count > before.get(code, 0) and Error(code) not in ORDINARY
             }

@@ -68,6 +68,6 @@ def test_an_error_code_of_a_response_is_marked_once() -> None:
     sim.client_port("c").send(1, request, 9, 500)
     sim.run(ms=100)
     fresh = sim.marks - before
-    assert fresh == {"told-invalid-required-acks": 1}
+    assert fresh == {"error-invalid-required-acks": 1}
     sim.run(ms=100)
     assert sim.marks - before == fresh

@@ -23,7 +23,7 @@ from ottla.testing.sim.watch.observations import (
     PartitionDirSeen,
     TopicSet,
 )
-from ottla.testing.sim.watch.partition_dir_watch import PartitionDirWatch, Replica
+from ottla.testing.sim.watch.partition_dir_watch import Assignment, PartitionDirWatch, Replica
 
 
 def follow_deletions(sim: SimulatedCluster, delta: ClusterDelta) -> None:
@@ -115,17 +115,26 @@ def partition_dir_watch(
     def came(replica: Replica, path: str) -> None:
         sim.notify(PartitionDirSeen(sim.now_ms, node.id, *replica, path))
 
-    def went(replica: Replica, was_own: bool) -> None:
-        state = _living(sim.image, replica)
+    def went(replica: Replica, assignment: Assignment) -> None:
+        is_over = assignment is Assignment.NOT_OWN_ANY_MORE
+        state = None if is_over else _living(sim.image, replica)
         in_sync = state is not None and node.id in state.isr
         assigned = state is not None and node.id in state.replicas
-        sim.notify(PartitionDirGone(sim.now_ms, node.id, *replica, in_sync, assigned and was_own))
+        assigned = assigned and assignment is Assignment.OWN
+        sim.notify(PartitionDirGone(sim.now_ms, node.id, *replica, in_sync, assigned))
 
-    def is_own(replica: Replica) -> bool:
+    def assignment(replica: Replica) -> Assignment:
         state = _living(known.image, replica)
-        return state is not None and node.id in state.replicas
+        if state is not None and node.id in state.replicas:
+            return Assignment.OWN
+        # Over ZooKeeper the cluster's metadata are the znodes, which no broker is ahead of.
+        if sim.zookeeper is None and known.image.position[0] > sim.image.position[0]:
+            return Assignment.NOT_OWN_ANY_MORE
+        return Assignment.NOT_OWN
 
-    return PartitionDirWatch(node.disk, node.config.log_dirs, came=came, went=went, is_own=is_own)
+    return PartitionDirWatch(
+        node.disk, node.config.log_dirs, came=came, went=went, assignment=assignment
+    )
 
 
 def _living(image: ClusterImage, replica: Replica) -> PartitionImage | None:

@@ -7,6 +7,7 @@ not reported; one that it restores is reported like any other.
 """
 
 from collections.abc import Callable, Sequence
+from enum import Enum
 from typing import NamedTuple
 
 from ottla.base.ids import Uuid
@@ -17,6 +18,16 @@ NAMING = frozenset({"mkdir", "rename", "rmtree"})
 """The disk operations that change the names of directories."""
 
 Replica = tuple[Uuid, int]
+
+
+class Assignment(Enum):
+    """What a node's image says of a replica that the node takes out of service."""
+
+    OWN = 1
+    NOT_OWN = 2
+    NOT_OWN_ANY_MORE = 3
+    """By metadata that are newer than the cluster's as far as they were observed: a node that
+    crashes in the step in which it learns of a commit may have been the only one to know."""
 
 
 class _Seen(NamedTuple):
@@ -37,9 +48,9 @@ class PartitionDirWatch:
     """The partition directories of one node.
 
     Fields: `came`: called with the replica and path of a new directory. `went`: called with a
-            replica whose last live directory is gone, and whether it was assigned to this node at
-            that moment. `is_own`: tells whether a replica is assigned to this node now. `is_stale`:
-            `look` may have something to report.
+            replica whose last live directory is gone, and its assignment at that moment.
+            `assignment`: of a replica to this node now. `is_stale`: `look` may have something to
+            report.
     """
 
     def __init__(
@@ -48,17 +59,17 @@ class PartitionDirWatch:
         paths: Sequence[str],
         *,
         came: Callable[[Replica, str], None],
-        went: Callable[[Replica, bool], None],
-        is_own: Callable[[Replica], bool],
+        went: Callable[[Replica, Assignment], None],
+        assignment: Callable[[Replica], Assignment],
     ) -> None:
         self._disk = disk
         self._paths = tuple(paths)
         self._below = tuple(f"{path}/" for path in paths)
         self._came = came
         self._went = went
-        self._is_own = is_own
+        self._assignment = assignment
         self._seen: frozenset[_Seen] = frozenset()
-        self._own_when_left: dict[_Seen, bool] = {}
+        self._when_left: dict[_Seen, Assignment] = {}
         self.is_stale = False
 
     def used(self, operation: str, path: str) -> None:
@@ -71,7 +82,7 @@ class PartitionDirWatch:
         for each in self._seen if operation != "mkdir" else ():
             if each.replica is not None and path == f"{each.path}/{each.name}":
                 # By the end of the step the image may have changed.
-                self._own_when_left[each] = self._is_own(each.replica)
+                self._when_left[each] = self._assignment(each.replica)
 
     def _is_inside(self, path: str) -> bool:
         """Tell whether a path lies in a partition directory: its segments are renamed often."""
@@ -83,7 +94,7 @@ class PartitionDirWatch:
         if not (self.is_stale or after_power_loss):
             return
         before, now = self._seen, self._list()
-        own_when_left, self._own_when_left = self._own_when_left, {}
+        when_left, self._when_left = self._when_left, {}
         self._seen = now
         # partition.metadata is written a moment after the directory is created.
         self.is_stale = any(
@@ -98,7 +109,7 @@ class PartitionDirWatch:
         for each in sorted(before - now, key=_by_name):
             replica = each.replica
             if replica is not None and each.kind is PartitionDirKind.LIVE and replica not in served:
-                self._went(replica, own_when_left.get(each, False))
+                self._went(replica, when_left.get(each, Assignment.NOT_OWN))
 
     def _list(self, *, durable: bool = False) -> frozenset[_Seen]:
         return frozenset(

@@ -15,6 +15,7 @@ from ottla.broker.partition import Partition
 from ottla.broker.replica_manager import ReplicaManager
 from ottla.metadata.image import EMPTY, ClusterImage
 from ottla.testing.sim import Sim
+from ottla.testing.sim.scheduler import ProcessDied
 from ottla.testing.sim.watch.deletion_steps import (
     STEPS,
     Crash,
@@ -104,6 +105,30 @@ def test_a_broker_that_still_hosts_a_renamed_replica_is_found(
     cluster.until(lambda: not deletions_left(cluster.sim))
     left = {each.left for each in cluster.of(DeletionConfirmed)}
     assert left == {("a hosted partition",)}
+
+
+def test_a_node_that_alone_knew_of_the_deletion_may_crash_in_that_step(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cluster = Cluster(zookeeper=False)
+    node = controller_of(cluster.sim)
+    drop = ReplicaManager._drop
+
+    def drop_and_die(self: ReplicaManager, *given: Any) -> Partition:
+        partition = drop(self, *given)
+        if node.broker is not None and self is node.broker.replicas and node.incarnation == 1:
+            node.die(lose_unflushed=False, then=node.restart)
+            raise ProcessDied
+        return partition
+
+    monkeypatch.setattr(ReplicaManager, "_drop", drop_and_die)
+    deletion = delete_wire.DeleteTopicsRequest(topic_names=("t",), timeout_ms=3_000)
+    cluster.port.send(node.id, deletion, 5, 4_000)
+    cluster.until(lambda: node.id in {each.node for each in cluster.of(PartitionDirGone)})
+    assert cluster.topic_id in {topic.id for topic in cluster.sim.image.topics}
+    cluster.until(lambda: len({each.node for each in cluster.of(PartitionDirGone)}) == 3)
+    gone = {each.node: (each.in_sync, each.assigned) for each in cluster.of(PartitionDirGone)}
+    assert gone == dict.fromkeys((1, 2, 3), (False, False))
 
 
 @MODES

@@ -11,7 +11,7 @@ from ottla.base.ids import Uuid
 from ottla.log.dirs.partition_metadata import encode_partition_metadata
 from ottla.log.names import PartitionDirKind, partition_dir_name_with_suffix
 from ottla.testing.sim.disk import SimDisk
-from ottla.testing.sim.watch.partition_dir_watch import PartitionDirWatch, Replica
+from ottla.testing.sim.watch.partition_dir_watch import Assignment, PartitionDirWatch, Replica
 
 TOPIC = Uuid(bytes(15) + b"\x09")
 REPLICA = (TOPIC, 0)
@@ -24,13 +24,13 @@ class Machine:
     def __init__(self) -> None:
         self.events: list[str] = []
         self.disk = SimDisk()
-        self.is_own = False
+        self.assignment = Assignment.NOT_OWN
         self.watch = PartitionDirWatch(
             self.disk,
             ("/data", "/more"),
             came=self.came,
             went=self.went,
-            is_own=lambda replica: self.is_own,
+            assignment=lambda replica: self.assignment,
         )
         self.disk.on_operation = self.watch.used
         for path in ("/data", "/more"):
@@ -41,8 +41,8 @@ class Machine:
         assert replica == REPLICA
         self.events.append(f"+{path}")
 
-    def went(self, replica: Replica, was_own: bool) -> None:
-        self.events.append(f"-{replica[1]}{' its own' if was_own else ''}")
+    def went(self, replica: Replica, assignment: Assignment) -> None:
+        self.events.append(f"-{replica[1]}{' its own' if assignment is Assignment.OWN else ''}")
 
     def make(self, path: str) -> None:
         self.disk.mkdir(path)
@@ -108,16 +108,16 @@ def test_a_directory_recreated_at_once_is_another_one() -> None:
     assert machine.watch.of(REPLICA) == ("/data/t-0",)
 
 
-@pytest.mark.parametrize("was_own", [False, True])
-def test_the_assignment_at_the_removal_counts(was_own: bool) -> None:
+@pytest.mark.parametrize("then", [Assignment.OWN, Assignment.NOT_OWN])
+def test_the_assignment_at_the_removal_counts(then: Assignment) -> None:
     """A broker whose image assigns it again a moment later has done nothing wrong."""
     machine = Machine()
     machine.make("/data/t-0")
     machine.take()
-    machine.is_own = was_own
+    machine.assignment = then
     machine.disk.rename("/data/t-0", DELETED)
-    machine.is_own = not was_own
-    assert machine.take() == ["-0 its own" if was_own else "-0"]
+    machine.assignment = Assignment.NOT_OWN if then is Assignment.OWN else Assignment.OWN
+    assert machine.take() == ["-0 its own" if then is Assignment.OWN else "-0"]
 
 
 def test_a_durable_rename_for_deletion_does_not_come_back() -> None:

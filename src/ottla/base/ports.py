@@ -123,6 +123,10 @@ class Disk(Protocol):
         """Return when the file's content last changed, in epoch milliseconds."""
         ...
 
+    def set_modified_ms(self, path: str, modified_ms: int) -> None:
+        """Let a file's content count as last changed then; a sync of the file makes it durable."""
+        ...
+
     def listdir(self, path: str) -> list[str]:
         """Return the names in a directory, sorted."""
         ...

@@ -272,6 +272,9 @@ class MemoryDisk:
     def modified_ms(self, path: str) -> int:
         return self._file(path).modified_ms
 
+    def set_modified_ms(self, path: str, modified_ms: int) -> None:
+        self._file(path).modified_ms = modified_ms
+
     def listdir(self, path: str) -> list[str]:
         self._begin("listdir", path)
         return sorted(self._directory(path).entries)

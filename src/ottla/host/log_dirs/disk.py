@@ -154,6 +154,9 @@ class OsDisk:
     def modified_ms(self, path: str) -> int:
         return os.stat(path).st_mtime_ns // 1_000_000
 
+    def set_modified_ms(self, path: str, modified_ms: int) -> None:
+        os.utime(path, ns=(os.stat(path).st_atime_ns, modified_ms * 1_000_000))
+
     def listdir(self, path: str) -> list[str]:
         return sorted(os.listdir(path))
 

@@ -175,7 +175,9 @@ class _Cleaning:
                         written.add(data)
             # An abort's index entry belongs to the segment with its marker.
             aborted, transactions.kept = transactions.kept, []
-            suffixes = written.finish(aborted)
+            # Where no record with a timestamp is left, the file's age is that of the records.
+            modified_ms = max(self.disk.modified_ms(self._path(old.base_offset)) for old in group)
+            suffixes = written.finish(aborted, modified_ms)
         finally:
             written.close()
         self.bytes_written += written.size
@@ -221,7 +223,8 @@ class _Writer:
         self._disk = disk
         self._job = job
         self._base_offset = base_offset
-        self._log = disk.open(job.temporary(base_offset, names.LOG), create=True)
+        self._log_path = job.temporary(base_offset, names.LOG)
+        self._log = disk.open(self._log_path, create=True)
         self._files = [self._log]
         self._offsets = OffsetIndex(base_offset, _INDEX_BYTES_MAX)
         self._times = TimeIndex(base_offset, _INDEX_BYTES_MAX)
@@ -256,9 +259,13 @@ class _Writer:
         self._pending = []
         self._pending_bytes = 0
 
-    def finish(self, aborted: list[AbortedTransaction]) -> tuple[str, ...]:
-        """Write the rest and make all durable; return which files there are. Raises: OSError."""
+    def finish(self, aborted: list[AbortedTransaction], modified_ms: int) -> tuple[str, ...]:
+        """Write the rest and make all durable; return which files there are. Raises: OSError.
+
+        `modified_ms`: when the log file's records were appended.
+        """
         self._write_pending()
+        self._disk.set_modified_ms(self._log_path, modified_ms)
         self._times.maybe_append(*self.largest)
         self._offsets.write(self._create(names.OFFSET_INDEX))
         self._times.write(self._create(names.TIME_INDEX))

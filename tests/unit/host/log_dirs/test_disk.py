@@ -268,6 +268,25 @@ def test_space_is_known(place: tuple[Disk, str]) -> None:
     assert 0 < disk.free_bytes(directory) <= disk.total_bytes(directory)
 
 
+def test_a_modification_time_that_was_set_stays_until_the_next_write(
+    place: tuple[Disk, str],
+) -> None:
+    disk, directory = place
+    path = f"{directory}/a"
+    file = disk.open(path, create=True)
+    file.append([b"x"])
+    written_ms = disk.modified_ms(path)
+    disk.set_modified_ms(path, 1_234_567_890_123)
+    file.sync()
+    disk.rename(path, f"{directory}/b")
+    assert disk.modified_ms(f"{directory}/b") == 1_234_567_890_123
+    file.append([b"y"])
+    assert disk.modified_ms(f"{directory}/b") >= written_ms
+    file.close()
+    with pytest.raises(FileNotFoundError):
+        disk.set_modified_ms(path, 1)
+
+
 def test_modification_times_are_wall_clock_milliseconds(tmp_path: Path) -> None:
     path = tmp_path / "a"
     path.write_bytes(b"")

@@ -14,6 +14,7 @@ from ottla.log.cleaner.log_cleaner import CleanerSettings
 from ottla.log.dirs.checkpoints import read_offsets
 from ottla.log.epoch_cache import EpochEntry
 from ottla.log.remote_prefix import RemotePrefix
+from ottla.log.time_index import NO_TIMESTAMP
 from ottla.records.control import build_marker
 from tests.unit.log.cleaner_storage import COMPACT, DELETE_RETENTION_MS, Storage
 from tests.unit.log.support import batch, max_timestamp_offset, offset_for_timestamp
@@ -358,6 +359,31 @@ def test_small_segments_become_one(storage: Storage) -> None:
     assert len(storage.log.segments) < 6
     assert [row[0] for row in storage.rows()] == list(range(12))
     assert len([name for name in storage.names() if name.endswith(".snapshot")]) <= 6
+
+
+def test_an_emptied_segment_is_as_old_as_its_records_were() -> None:
+    """Else each cleaning would make it young, and retention would end before it for ever."""
+    storage = Storage(replace(COMPACT, deletes=True, retention_ms=60_000))
+    clock = storage.env.clock
+
+    def fill_a_segment(keys: bytes) -> None:
+        for number in range(3):
+            value, key = bytes(118), keys + b"%d" % number
+            storage.append(batch([value], key=key, timestamp=clock.now_ms()))
+
+    for keys in (b"cleaned", b"kept", b"cleaned"):
+        fill_a_segment(keys)
+        storage.clean()
+    storage.env.pass_ms(50_000)
+    fill_a_segment(b"cleaned")
+    storage.clean()
+    timestamps = [each.max_timestamp.timestamp for each in storage.log.segments]
+    assert timestamps[0] == NO_TIMESTAMP < timestamps[1]
+    storage.env.pass_ms(9_999)
+    assert storage.log.expire_segments(clock.now_ms()) == []
+    storage.env.pass_ms(2)
+    expired = storage.log.expire_segments(clock.now_ms())
+    assert [each.base_offset for each in expired] == [0, 3, 6]
 
 
 def test_a_log_larger_than_the_map_takes_several_cleanings() -> None:

@@ -44,7 +44,7 @@ SETTLE_SECONDS = 5.0
 """How long an unknown topic is retried: brokers receive the metadata of a new topic at different
 times."""
 
-_NOT_DONE = frozenset(
+NOT_DONE = frozenset(
     {
         Error.COORDINATOR_LOAD_IN_PROGRESS,
         Error.COORDINATOR_NOT_AVAILABLE,
@@ -220,7 +220,7 @@ class ClusterClient:
 
     def _retry_limit_s(self, error: ClientError, repeatable: bool) -> float:
         """Return until when an operation that failed so is retried; 0 = not at all."""
-        is_passing = error.code in _NOT_DONE
+        is_passing = error.code in NOT_DONE
         if repeatable:
             is_passing = not isinstance(error, Refusal) or error.is_retriable
         if not is_passing:

@@ -15,9 +15,9 @@ from ottla.cli.options import (
     connect,
 )
 from ottla.cli.typing_app import examples, new_app
-from ottla.client.cluster import ClusterClient
-from ottla.client.errors import ClientError, reason_of
-from ottla.client.partitions import TopicPartition
+from ottla.client.cluster import NOT_DONE, ClusterClient
+from ottla.client.errors import ClientError, Refusal
+from ottla.client.partitions import TopicPartition, by_topic
 from ottla.wire.messages import delete_records as wire
 
 app = new_app()
@@ -55,8 +55,10 @@ def delete_records(
         raise CommandError(f"{offset_json_file}: {error}") from None
     with connect(bootstrap_server, command_config, timeout) as client:
         print("Executing records delete operation")
-        outcomes = _delete(client, wanted)
+        deletion = _Deletion(client, wanted)
+        deletion.run()
         print("Records delete operation completed:")
+        outcomes = deletion.outcomes
         for (topic, partition), outcome in sorted(outcomes.items()):
             print(f"partition: {topic}-{partition}\t{outcome}")
     failed = sum(each.startswith("error") for each in outcomes.values())
@@ -95,34 +97,81 @@ def _partition_of(content: Any) -> tuple[TopicPartition, int]:
     )
 
 
-def _delete(client: ClusterClient, wanted: dict[TopicPartition, int]) -> dict[TopicPartition, str]:
-    outcomes: dict[TopicPartition, str] = {}
-    for leader, partitions in sorted(client.by_leader(wanted).items()):
-        topics: dict[str, list[wire.DeleteRecordsPartition]] = {}
-        for topic, partition in partitions:
-            topics.setdefault(topic, []).append(
-                wire.DeleteRecordsPartition(
-                    partition_index=partition, offset=wanted[topic, partition]
-                )
-            )
+class _Deletion:
+    """The deletion of the records before `wanted`. `outcomes`: a text for each partition."""
+
+    def __init__(self, client: ClusterClient, wanted: dict[TopicPartition, int]) -> None:
+        self.outcomes: dict[TopicPartition, str] = {}
+        self._client = client
+        self._left = dict(wanted)
+
+    def run(self) -> None:
+        """Delete. A partition without a leader is waited for, and does not hold up the others."""
+        missing = "error: the response does not contain it"
+        try:
+            self._client.with_retries(self._attempt)
+        except ClientError as error:
+            if not self.outcomes:
+                raise
+            # What other leaders have deleted is shown all the same: it cannot be undone.
+            missing = f"error: {error}"
+        for key in self._left:
+            self.outcomes.setdefault(key, missing)
+
+    def _attempt(self) -> None:
+        """Ask the leaders of what is left. Raises: a Refusal for which a retry may help."""
+        self._client.topics(sorted({topic for topic, _ in self._left}), skip_unknown=True)
+        refused: list[Refusal] = []
+        led: dict[int, list[TopicPartition]] = {}
+        for key in sorted(self._left):
+            try:
+                led.setdefault(self._client.leader(key).node, []).append(key)
+            except Refusal as error:
+                self._refused(key, error, refused)
+        for leader, partitions in sorted(led.items()):
+            self._ask(leader, partitions, refused)
+        if refused:
+            raise refused[0]
+
+    def _ask(self, leader: int, partitions: list[TopicPartition], refused: list[Refusal]) -> None:
         request = wire.DeleteRecordsRequest(
             topics=tuple(
-                wire.DeleteRecordsTopic(name=topic, partitions=tuple(each))
-                for topic, each in topics.items()
+                wire.DeleteRecordsTopic(
+                    name=topic,
+                    partitions=tuple(
+                        wire.DeleteRecordsPartition(
+                            partition_index=partition, offset=self._left[topic, partition]
+                        )
+                        for partition in numbers
+                    ),
+                )
+                for topic, numbers in by_topic(partitions).items()
             ),
-            timeout_ms=client.timeout_ms,
+            timeout_ms=self._client.timeout_ms,
         )
         try:
-            response = client.ask(request, wire.DeleteRecordsResponse, node=leader)
+            response = self._client.ask(request, wire.DeleteRecordsResponse, node=leader)
         except ClientError as error:
-            # What other leaders have deleted is shown all the same: it cannot be undone.
-            outcomes |= dict.fromkeys(partitions, f"error: {error}")
-            continue
+            for key in partitions:
+                self._ended(key, f"error: {error}")
+            return
         for result in response.topics:
             for each in result.partitions:
-                outcomes[result.name, each.partition_index] = (
-                    f"error: {reason_of(each.error_code)}"
-                    if each.error_code
-                    else f"low_watermark: {each.low_watermark}"
-                )
-    return outcomes
+                key = (result.name, each.partition_index)
+                if each.error_code:
+                    name = f"partition {key[0]}-{key[1]}"
+                    self._refused(key, Refusal(name, each.error_code), refused)
+                else:
+                    self._ended(key, f"low_watermark: {each.low_watermark}")
+
+    def _refused(self, key: TopicPartition, error: Refusal, refused: list[Refusal]) -> None:
+        text = f"error: {error.reason}"
+        if error.code in NOT_DONE:
+            refused.append(error)
+            self.outcomes[key] = text
+        else:
+            self._ended(key, text)
+
+    def _ended(self, key: TopicPartition, outcome: str) -> None:
+        self._left.pop(key, None)
+        self.outcomes[key] = outcome

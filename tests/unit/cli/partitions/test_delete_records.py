@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from ottla.base.errors import Error
 from ottla.cli.errors import CommandError
 from ottla.cli.partitions.delete_records import parse_offsets
 from ottla.wire.messages import delete_records as wire
@@ -125,6 +126,110 @@ def test_what_was_deleted_is_shown_where_another_leader_fails(
         "(waiting for the response to DeleteRecords)\n",
         "ottla delete-records: 1 of 2 partitions failed: see above\n",
     )
+
+
+class Leaders:
+    """What leaders answer: in turn the `codes` of a partition, then low watermark 7."""
+
+    def __init__(self, **codes: list[Error]) -> None:
+        self.codes = codes
+        self.asked: list[tuple[str, int]] = []
+
+    def __call__(self, request: wire.DeleteRecordsRequest) -> wire.DeleteRecordsResponse:
+        return wire.DeleteRecordsResponse(
+            topics=tuple(
+                wire.DeleteRecordsTopicResult(
+                    name=each.name,
+                    partitions=tuple(
+                        self._result(each.name, partition.partition_index)
+                        for partition in each.partitions
+                    ),
+                )
+                for each in request.topics
+            )
+        )
+
+    def _result(self, topic: str, partition: int) -> wire.DeleteRecordsPartitionResult:
+        self.asked.append((topic, partition))
+        codes = self.codes.get(f"{topic}_{partition}")
+        code = codes.pop(0) if codes else Error.NONE
+        return wire.DeleteRecordsPartitionResult(
+            partition_index=partition, low_watermark=-1 if code else 7, error_code=code
+        )
+
+
+def test_a_partition_without_a_leader_does_not_hold_up_the_others(
+    run: Run, broker: FakeBroker, tmp_path: Path
+) -> None:
+    found = topic("t", 2)
+    first, second = found.partitions
+    broker.topics = [replace(found, partitions=(first, replace(second, leader_id=-1)))]
+    leaders = Leaders()
+    broker.answer(wire.DeleteRecordsRequest, leaders)
+    file = tmp_path / "cut.json"
+    file.write_text(GOOD)
+    ran = run(
+        "delete-records", "--bootstrap-server", broker.address, "--offset-json-file", str(file),
+        "--timeout", "0.5",
+    )  # fmt: skip
+    assert ran == (
+        1,
+        "Executing records delete operation\n"
+        "Records delete operation completed:\n"
+        "partition: t-0\tlow_watermark: 7\n"
+        "partition: t-1\terror: No leader is known for this partition at the moment. "
+        "(LEADER_NOT_AVAILABLE)\n",
+        "ottla delete-records: 1 of 2 partitions failed: see above\n",
+    )
+    assert leaders.asked == [("t", 0)]
+
+
+def test_what_a_former_leader_refuses_is_asked_for_again(
+    run: Run, broker: FakeBroker, tmp_path: Path
+) -> None:
+    leaders = Leaders(t_1=[Error.NOT_LEADER_OR_FOLLOWER] * 2)
+    broker.topics = [topic("t", 2)]
+    broker.answer(wire.DeleteRecordsRequest, leaders)
+    file = tmp_path / "cut.json"
+    file.write_text(GOOD)
+    ran = run(
+        "delete-records", "--bootstrap-server", broker.address, "--offset-json-file", str(file)
+    )
+    assert (ran.code, ran.out.splitlines()[-2:]) == (
+        0,
+        ["partition: t-0\tlow_watermark: 7", "partition: t-1\tlow_watermark: 7"],
+    )
+    assert leaders.asked == [("t", 0), ("t", 1), ("t", 1), ("t", 1)]
+
+
+def test_a_partition_that_the_response_does_not_contain_failed(
+    run: Run, broker: FakeBroker, tmp_path: Path
+) -> None:
+    broker.topics = [topic("t", 2)]
+    broker.answer(wire.DeleteRecordsRequest, lambda _: wire.DeleteRecordsResponse(topics=()))
+    file = tmp_path / "cut.json"
+    file.write_text(GOOD)
+    ran = run(
+        "delete-records", "--bootstrap-server", broker.address, "--offset-json-file", str(file)
+    )
+    assert ran.err == "ottla delete-records: 2 of 2 partitions failed: see above\n"
+
+
+def test_an_unknown_partition_is_named(run: Run, broker: FakeBroker, tmp_path: Path) -> None:
+    leaders = Leaders()
+    broker.topics = [topic("t", 1)]
+    broker.answer(wire.DeleteRecordsRequest, leaders)
+    file = tmp_path / "cut.json"
+    file.write_text(GOOD)
+    ran = run(
+        "delete-records", "--bootstrap-server", broker.address, "--offset-json-file", str(file)
+    )
+    assert ran.out.splitlines()[-2:] == [
+        "partition: t-0\tlow_watermark: 7",
+        "partition: t-1\terror: This server does not host this topic-partition. "
+        "(UNKNOWN_TOPIC_OR_PARTITION)",
+    ]
+    assert leaders.asked == [("t", 0)]
 
 
 def test_a_missing_file(run: Run) -> None:

@@ -284,6 +284,33 @@ def expires_segments_by_their_first_record() -> Iterator[None]:
 
 
 @contextmanager
+def keeps_a_segment_more_than_retention_bytes() -> Iterator[None]:
+    """A segment stays without which there still is retention.bytes."""
+    expired = log_retention.expired
+
+    def shy(segments: Any, config: LogConfig, **rest: Any) -> Any:
+        if config.retention_bytes >= 0 and segments:
+            more = config.retention_bytes + segments[0].size
+            config = replace(config, retention_bytes=more)
+        return expired(segments, config, **rest)
+
+    with replaced(log_retention, "expired", shy):
+        yield
+
+
+@contextmanager
+def keeps_the_last_segment_that_has_expired() -> Iterator[None]:
+    """A retention check ends one segment early."""
+    expired = log_retention.expired
+
+    def shy(*given: Any, **named: Any) -> Any:
+        return expired(*given, **named)[:-1]
+
+    with replaced(log_retention, "expired", shy):
+        yield
+
+
+@contextmanager
 def deletes_segments_before_the_log_start_is_durable() -> Iterator[None]:
     """Expired segments' files go at once."""
     expire = PartitionLog.expire_segments
@@ -409,6 +436,8 @@ LOG_VARIANTS = (
             trusts_what_was_sealed_after_its_flush,
             expires_a_segment_too_many_by_size,
             expires_segments_by_their_first_record,
+            keeps_a_segment_more_than_retention_bytes,
+            keeps_the_last_segment_that_has_expired,
             deletes_segments_before_the_log_start_is_durable,
             answers_deletions_before_the_followers,
             cleans_what_is_not_committed,

@@ -107,6 +107,8 @@ SHOWN_BY: dict[str, int] = {
     "flushes_one_record_late": 10,
     "expires_a_segment_too_many_by_size": 5,
     "expires_segments_by_their_first_record": 5,
+    "keeps_a_segment_more_than_retention_bytes": 5,
+    "keeps_the_last_segment_that_has_expired": 5,
     "answers_deletions_before_the_followers": 5,
     "removes_tombstones_at_once": 15,
     "removes_the_newest_record_of_a_tombstoned_key": 1,

@@ -6,12 +6,20 @@
 - high watermark wrong: it fell within one leader epoch, or passed the log end of an in-sync
   replica.
 - log start moved: without retention, DeleteRecords or a leader's log start.
+- expired segment kept: by a retention check, which could have deleted it.
 """
 
 from ottla.testing.checkers.promises import Promises, unclean_elections
 from ottla.testing.checkers.records import Witness, name_of
 from ottla.testing.history.history import History
-from ottla.testing.history.log import BatchTwice, LogCut, MemberPassed, StartMoved, WatermarkFell
+from ottla.testing.history.log import (
+    BatchTwice,
+    ExpiredKept,
+    LogCut,
+    MemberPassed,
+    StartMoved,
+    WatermarkFell,
+)
 
 
 def batches_that_do_not_match(history: History) -> list[Witness]:
@@ -78,4 +86,17 @@ def log_starts_moved(history: History) -> list[Witness]:
         )
         for each in history.log_events
         if isinstance(each, StartMoved)
+    ]
+
+
+def expired_segments_kept(history: History) -> list[Witness]:
+    """Return the expired segments that retention checks left."""
+    return [
+        Witness(
+            f"node {each.node} keeps segment {each.base_offset} of {name_of(each.partition)}, "
+            f"which is beyond {each.limit}",
+            each.at_ms,
+        )
+        for each in history.log_events
+        if isinstance(each, ExpiredKept)
     ]

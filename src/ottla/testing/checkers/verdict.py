@@ -41,6 +41,7 @@ CHECKERS: Mapping[str, Checker] = MappingProxyType(
         "committed records truncated": checkers_log_events.committed_records_truncated,
         "high watermark wrong": checkers_log_events.high_watermarks_wrong,
         "log start moved": checkers_log_events.log_starts_moved,
+        "expired segment kept": checkers_log_events.expired_segments_kept,
         "records trimmed wrongly": checkers_promises.trims_that_are_wrong,
         "metadata lost or reordered": checkers_metadata.metadata_lost_or_reordered,
         "acknowledged topic lost": checkers_metadata.acknowledged_topics_lost,

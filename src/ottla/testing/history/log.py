@@ -157,6 +157,16 @@ class StartMoved(NamedTuple):
     at_ms: int = 0
 
 
+class ExpiredKept(NamedTuple):
+    """A retention check left the first segment, which is beyond what `limit` names."""
+
+    partition: tuple[Uuid, int]
+    node: int
+    base_offset: int
+    limit: str
+    at_ms: int = 0
+
+
 class WatermarkFell(NamedTuple):
     """A high watermark fell within one incarnation and leader epoch, without a truncation."""
 
@@ -169,4 +179,4 @@ class WatermarkFell(NamedTuple):
     at_ms: int = 0
 
 
-LogEvent = BatchTwice | LogCut | MemberPassed | StartMoved | WatermarkFell
+LogEvent = BatchTwice | ExpiredKept | LogCut | MemberPassed | StartMoved | WatermarkFell

@@ -6,7 +6,14 @@ Method: histories of a few lines, one that keeps the promise and one that breaks
 from ottla.base.ids import Uuid
 from ottla.testing.checkers import log_events as checkers
 from ottla.testing.history.history import History, PartitionSeen
-from ottla.testing.history.log import BatchTwice, LogCut, MemberPassed, StartMoved, WatermarkFell
+from ottla.testing.history.log import (
+    BatchTwice,
+    ExpiredKept,
+    LogCut,
+    MemberPassed,
+    StartMoved,
+    WatermarkFell,
+)
 
 PARTITION = (Uuid(bytes(15) + b"\x08"), 0)
 CUT = LogCut(PARTITION, node=2, incarnation=1, before=12, end=9, high_watermark=10, at_ms=50)
@@ -63,6 +70,7 @@ def test_an_event_is_found_by_its_checker_alone() -> None:
         MemberPassed(PARTITION, 1, 2, 3, 10, 9, at_ms=3),
         WatermarkFell(PARTITION, 1, 1, 3, 10, 9, at_ms=4),
         StartMoved(PARTITION, 2, 0, 5, "nothing that was asked for", at_ms=5),
+        ExpiredKept(PARTITION, 2, 5, "retention.ms", at_ms=6),
     ]
     history = History(log_events=events)
     found = [
@@ -72,6 +80,7 @@ def test_an_event_is_found_by_its_checker_alone() -> None:
             checkers.committed_records_truncated,
             checkers.high_watermarks_wrong,
             checkers.log_starts_moved,
+            checkers.expired_segments_kept,
         )
     ]
-    assert found == [[1], [2], [3, 4], [5]]
+    assert found == [[1], [2], [3, 4], [5], [6]]

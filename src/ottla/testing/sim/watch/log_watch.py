@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ottla.base.ids import NO_LEADER, Uuid
+from ottla.base.pending import nothing
 from ottla.broker.partition import Partition
 from ottla.log import names
 from ottla.log.epoch_cache import EpochEntry
@@ -17,6 +18,7 @@ from ottla.log.segment import Segment
 from ottla.records.batch import BatchHeader, iter_headers, parse_header
 from ottla.testing.history.log import (
     BatchTwice,
+    ExpiredKept,
     LogCut,
     LogEvent,
     MemberPassed,
@@ -128,24 +130,34 @@ class WatchedLog:
         self._wrap("append_as_follower", self._appended, before=self._appends)
         self._wrap("delete_records", self._records_deleted)
         self._wrap("advance_log_start", self._start_advanced, before=self._keep_epochs)
-        self._wrap("expire_segments", self._retained, before=self._keep_segments)
+        self._wrap(
+            "expire_segments", self._retained, before=self._keep_segments, done=self._look_at_first
+        )
         self._segments: list[Segment] = []
         self._epochs: Epochs = ()
         self._had_prefix = False
         """As they were before the last change."""
 
     def _wrap(
-        self, name: str, then: Callable[[], None], *, before: Callable[[], None] | None = None
+        self,
+        name: str,
+        then: Callable[[], None],
+        *,
+        before: Callable[[], None] | None = None,
+        done: Callable[[], None] = nothing,
     ) -> None:
+        """Call `then` after a method of the log, and `done` unless it raised."""
         plain: Callable[..., Any] = getattr(self.log, name)
         before = before or self.look
 
         def watched(*given: Any, **named: Any) -> Any:
             before()
             try:
-                return plain(*given, **named)
+                result = plain(*given, **named)
             finally:
                 then()
+            done()
+            return result
 
         setattr(self.log, name, watched)
 
@@ -307,6 +319,35 @@ class WatchedLog:
             if config.retention_ms < 0 or (newest >= 0 and now_ms - newest <= config.retention_ms):
                 return False
         return True
+
+    def _look_at_first(self) -> None:
+        """Look for an expired segment that a retention check has left at the log start."""
+        log, config = self.log, self.log.config
+        if not config.deletes or config.remote_storage or log.has_remote_prefix:
+            return
+        index = log.segments.floor(log.log_start_offset)
+        first, kept = log.segments[index], list(log.segments)[index:]
+        end = kept[1].base_offset if len(kept) > 1 else log.log_end_offset
+        if end > log.high_watermark or not first.size:
+            return
+        if 0 <= config.retention_bytes <= sum(segment.size for segment in kept[1:]):
+            self._kept(first, "retention.bytes")
+        elif config.retention_ms >= 0 and self._is_old(first):
+            self._kept(first, "retention.ms")
+
+    def _is_old(self, segment: Segment) -> bool:
+        """Tell whether all records of a segment are older than retention.ms."""
+        oldest_ms = self._watch.sim.nodes[self._node].clock.now_ms() - self.log.config.retention_ms
+        data = self._disk.data_of(segment.log.path)
+        # The first batch alone is looked at where it is young: segments may be large.
+        if parse_header(data).max_timestamp >= oldest_ms:
+            return False
+        return 0 <= self._newest_ms(segment) < oldest_ms
+
+    def _kept(self, segment: Segment, limit: str) -> None:
+        now_ms = self._watch.sim.now_ms
+        kept = ExpiredKept(self._key, self._node, segment.base_offset, limit, now_ms)
+        self._watch.report(kept)
 
     def _newest_ms(self, segment: Segment) -> int:
         data = self._disk.data_of(segment.log.path)[: segment.size]

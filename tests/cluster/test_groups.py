@@ -88,6 +88,12 @@ def test_members_come_go_and_crash(client: Client, shared: Cluster, make_topic: 
             assert name in admin.groups()
 
 
+def rebalances(cluster: Cluster, group: str) -> list[str]:
+    """Return the lines of the broker's log about the group's rebalances."""
+    text = f"group {group} begins a rebalance"
+    return [line for line in cluster.logs(1).splitlines() if text in line]
+
+
 def generation(cluster: Cluster, group: str) -> int:
     """Return the newest generation of the group that the offsets topic has."""
     newest = -1
@@ -105,7 +111,12 @@ def generation(cluster: Cluster, group: str) -> int:
 def test_a_static_member_returns_to_its_place(
     client: Client, shared: Cluster, make_topic: MakeTopic
 ) -> None:
-    """KIP-345: killed and started again within its session, it causes no rebalance."""
+    """KIP-345: killed and started again within its session, it causes no rebalance.
+
+    kafka-python 3.0 may ask for one: where the response to its JoinGroup comes just between two of
+    its polls, it sends another one (`join_group_async` takes a task that is done for none). From
+    the group's leader that begins a rebalance, in Kafka, too.
+    """
     topic, name = make_topic(PARTITIONS), new_name("static")
     with group_of(
         client=client.NAME,
@@ -120,14 +131,19 @@ def test_a_static_member_returns_to_its_place(
         group.wait_covered(PARTITIONS)
         second = group.join("two")
         group.wait_covered(PARTITIONS)
-        before = generation(shared, name)
         for member, instance in ((first, "one"), (second, "two")):
             others = [each for each in group.living if each is not member]
             seen = [len(other.assignments) for other in others]
+            before, known = generation(shared, name), len(rebalances(shared, name))
             group.kill(member)
             again = group.join(instance)
             group.wait_covered(PARTITIONS)
             assert again.assignment == member.assignment
+            begun = rebalances(shared, name)[known:]
+            if client.NAME == "kafka_python" and begun:
+                assert all(" joins again: " in line for line in begun), begun
+                continue
+            assert begun == []
             assert generation(shared, name) == before
             assert [len(other.assignments) for other in others] == seen
         step(shared, topic, name, group)

@@ -90,7 +90,7 @@ def test_members_come_go_and_crash(client: Client, shared: Cluster, make_topic: 
 
 def rebalances(cluster: Cluster, group: str) -> list[str]:
     """Return the lines of the broker's log about the group's rebalances."""
-    text = f"group {group} begins a rebalance"
+    text = f"preparing to rebalance group {group} in"
     return [line for line in cluster.logs(1).splitlines() if text in line]
 
 

@@ -37,7 +37,7 @@ def prepare(shard: Shard, group: Group, reason: str) -> None:
     group.pending_sync.clear()
     is_first = group.state is State.EMPTY
     shard.log_event(
-        f"group {group.group_id} begins a rebalance in state {NAMES[group.state]},"
+        f"preparing to rebalance group {group.group_id} in state {NAMES[group.state]},"
         f" generation {group.generation}: {reason}"
     )
     group.become(Event.REBALANCE, shard.clock.now_ms())
@@ -72,7 +72,7 @@ def complete(shard: Shard, group: Group) -> None:
     group.new_member_added = False
     count = len(group.members)
     shard.log_event(
-        f"group {group.group_id} completed generation {group.generation} with {count} members"
+        f"stabilized group {group.group_id}, generation {group.generation}, with {count} members"
     )
     if not group.members:
         _save_empty(shard, group)

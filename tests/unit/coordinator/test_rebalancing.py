@@ -318,9 +318,9 @@ def test_every_rebalance_logs_its_reason() -> None:
     leave(harness.shard, GROUP, [LeavingMember(follower.member_id, None, "shutting down")])
     harness.settle()
     assert harness.log_events == [
-        f"group g begins a rebalance in state Stable, generation 1: {leader.member_id} joins again:"
-        " topics changed",
-        "group g completed generation 2 with 1 members",
+        "preparing to rebalance group g in state Stable, generation 1: "
+        f"{leader.member_id} joins again: topics changed",
+        "stabilized group g, generation 2, with 1 members",
     ]
     harness.log_events.clear()
     harness.advance(100_000)

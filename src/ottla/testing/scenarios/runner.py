@@ -18,21 +18,21 @@ from ottla.metadata.features import ledger_enabled
 from ottla.testing.checkers.verdict import judge
 from ottla.testing.history.history import History, Progress
 from ottla.testing.history.topics import KEEPS_ALL, Outcome
-from ottla.testing.scenarios.coordinator_watch import CoordinatorWatch
-from ottla.testing.scenarios.durability_watch import DurabilityWatch
 from ottla.testing.scenarios.groups import figures_of
 from ottla.testing.scenarios.loading import load_scenario
 from ottla.testing.scenarios.log_files import read_replica_logs
-from ottla.testing.scenarios.node_watch import NodeWatch
 from ottla.testing.scenarios.offsets_logs import read_offsets_logs
-from ottla.testing.scenarios.quorum_fetch_watch import QuorumFetchWatch
 from ottla.testing.scenarios.recorder import Recorder
 from ottla.testing.scenarios.report import Report
-from ottla.testing.scenarios.request_watch import RequestWatch
 from ottla.testing.scenarios.scenario import Scenario, Story
 from ottla.testing.scenarios.settling import read_logs, unsettled
 from ottla.testing.scenarios.standard import draw_scenario
 from ottla.testing.scenarios.tier_logs import TierLogs
+from ottla.testing.scenarios.watches.coordinator_watch import CoordinatorWatch
+from ottla.testing.scenarios.watches.durability_watch import DurabilityWatch
+from ottla.testing.scenarios.watches.node_watch import NodeWatch
+from ottla.testing.scenarios.watches.quorum_fetch_watch import QuorumFetchWatch
+from ottla.testing.scenarios.watches.request_watch import RequestWatch
 from ottla.testing.sim import Faults, Sim
 from ottla.testing.sim.shared_decoding import decoded_once
 from ottla.testing.sim.watch.answer_watch import AnswerWatch

@@ -12,7 +12,7 @@ from ottla.log import names
 from ottla.log.partition_log import PartitionLog
 from ottla.records.batch import BatchHeader
 from ottla.records.record import read_records
-from ottla.testing.scenarios.batch_reader import BatchReader
+from ottla.testing.scenarios.watches.batch_reader import BatchReader
 from ottla.testing.sim.disk import SimDisk
 
 

@@ -35,8 +35,8 @@ from ottla.records.batch import BatchHeader, iter_headers
 from ottla.records.errors import RecordsError
 from ottla.testing.history.history import History
 from ottla.testing.history.nodes import DURABILITY, RuleBroken
-from ottla.testing.scenarios.batch_reader import BatchReader, Extent, extent, segments_of
-from ottla.testing.scenarios.cleaned_records import CleanedRecords
+from ottla.testing.scenarios.watches.batch_reader import BatchReader, Extent, extent, segments_of
+from ottla.testing.scenarios.watches.cleaned_records import CleanedRecords
 from ottla.testing.sim import Sim
 from ottla.testing.sim.disk import SimDisk
 from ottla.testing.sim.watch import observations as seen

@@ -14,8 +14,8 @@ from ottla.host.kraft.quorum_storage import METADATA_DIR
 from ottla.log import names
 from ottla.testing.history.history import History
 from ottla.testing.history.nodes import REPLICATION, RuleBroken
-from ottla.testing.scenarios.awaited import Awaited
-from ottla.testing.scenarios.batch_reader import BatchReader, Extent, extent, segments_of
+from ottla.testing.scenarios.watches.awaited import Awaited
+from ottla.testing.scenarios.watches.batch_reader import BatchReader, Extent, extent, segments_of
 from ottla.testing.sim import Sim
 from ottla.testing.sim.disk import SimDisk
 from ottla.testing.sim.watch.observations import QuorumLed

@@ -27,8 +27,8 @@ from ottla.records.batch import BatchHeader
 from ottla.records.record import Record, read_records
 from ottla.testing.history.history import History
 from ottla.testing.history.nodes import COORDINATION, RuleBroken
-from ottla.testing.scenarios.awaited import Awaited
-from ottla.testing.scenarios.batch_reader import BatchReader
+from ottla.testing.scenarios.watches.awaited import Awaited
+from ottla.testing.scenarios.watches.batch_reader import BatchReader
 from ottla.testing.sim import Sim
 from ottla.testing.sim.disk import SimDisk
 from ottla.testing.sim.node import SimNode

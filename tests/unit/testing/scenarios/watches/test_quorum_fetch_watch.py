@@ -7,7 +7,7 @@ import pytest
 
 from ottla.base.ids import METADATA_TOPIC_ID, Uuid
 from ottla.testing.history.history import History
-from ottla.testing.scenarios.quorum_fetch_watch import REPEATS_MAX, QuorumFetchWatch
+from ottla.testing.scenarios.watches.quorum_fetch_watch import REPEATS_MAX, QuorumFetchWatch
 from ottla.testing.sim import Sim
 from ottla.testing.sim.net import joined
 from ottla.testing.sim.watch.observations import QuorumLed

@@ -17,7 +17,7 @@ from ottla.raft.snapshots import snapshot_name
 from ottla.raft.values import OffsetAndEpoch
 from ottla.records.builder import encode_batch
 from ottla.testing.history.history import History
-from ottla.testing.scenarios.durability_watch import DurabilityWatch, DurableLog, _log_start
+from ottla.testing.scenarios.watches.durability_watch import DurabilityWatch, DurableLog, _log_start
 from ottla.testing.sim import Sim
 from ottla.testing.sim.disk import SimDisk, SimFile
 from ottla.testing.sim.watch.log_watch import LogWatch

@@ -18,7 +18,7 @@ from ottla.metadata.image import EMPTY
 from ottla.metadata.records import PartitionRecord, TopicRecord
 from ottla.records.builder import encode_batch
 from ottla.testing.history.history import History
-from ottla.testing.scenarios.coordinator_watch import CoordinatorWatch
+from ottla.testing.scenarios.watches.coordinator_watch import CoordinatorWatch
 from ottla.testing.sim import Sim
 from ottla.testing.sim.disk import SimDisk
 from ottla.testing.sim.net import joined

@@ -17,7 +17,7 @@ from ottla.metadata.records import (
     TopicRecord,
 )
 from ottla.testing.history.history import History
-from ottla.testing.scenarios.request_watch import RequestWatch
+from ottla.testing.scenarios.watches.request_watch import RequestWatch
 from ottla.testing.sim import Sim
 from ottla.testing.sim.net import joined
 from ottla.testing.sim.watch.observations import ImagePublished, NodeChanged, PartitionSet

@@ -22,7 +22,7 @@ from ottla.metadata.image import ClusterImage, PartitionImage
 from ottla.testing.history.history import History
 from ottla.testing.history.nodes import FENCING, RuleBroken, Unfenced
 from ottla.testing.history.topics import TopicPartition
-from ottla.testing.scenarios.awaited import Awaited
+from ottla.testing.scenarios.watches.awaited import Awaited
 from ottla.testing.sim import Sim
 from ottla.testing.sim.watch import observations as seen
 from ottla.wire.codec import decode

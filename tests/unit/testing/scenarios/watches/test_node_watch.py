@@ -11,7 +11,7 @@ from ottla.metadata.delta import replay
 from ottla.metadata.image import EMPTY, ClusterImage, PartitionImage
 from ottla.metadata.records import Record, RemoveTopicRecord, TopicRecord
 from ottla.testing.history.history import History
-from ottla.testing.scenarios.node_watch import NodeWatch, different_parts
+from ottla.testing.scenarios.watches.node_watch import NodeWatch, different_parts
 from ottla.testing.sim import Sim
 from ottla.testing.sim.watch.observations import LeadershipBegan, PartitionSet
 

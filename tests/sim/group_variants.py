@@ -23,8 +23,8 @@ from ottla.coordinator.member import Member
 from ottla.coordinator.offset_store import OffsetStore
 from ottla.coordinator.records import GroupFact, OffsetFact
 from ottla.coordinator.shard import Shard
+from ottla.log.indexes.timestamp_search import TimestampSearch
 from ottla.log.partition_log import PartitionLog
-from ottla.log.timestamp_search import TimestampSearch
 from ottla.log.validation import expanded_bytes_max
 
 from .replaced import replaced

@@ -19,15 +19,15 @@ from ottla.log.cleaner.cleaner_swap import Swap
 from ottla.log.config import INT64_MAX, LogConfig
 from ottla.log.epoch_cache import EpochCache
 from ottla.log.flushing import LogFlusher
+from ottla.log.indexes.offset_index import OffsetIndex
+from ottla.log.indexes.sparse_index import SparseIndex
+from ottla.log.indexes.time_index import TimeIndex
 from ottla.log.local_log import LocalLog
-from ottla.log.offset_index import OffsetIndex
 from ottla.log.partition_log import PartitionLog
-from ottla.log.producer_state import ProducerState
-from ottla.log.producer_state_manager import ProducerStateManager
+from ottla.log.producers.producer_state import ProducerState
+from ottla.log.producers.producer_state_manager import ProducerStateManager
 from ottla.log.recovery.log_loader import _Loader
 from ottla.log.segment import Segment
-from ottla.log.sparse_index import SparseIndex
-from ottla.log.time_index import TimeIndex
 
 from .replaced import replaced
 from .rule import variant

@@ -366,11 +366,15 @@ REPLICATION = (
         "remembers_one_batch",
         "only the last batch of an idempotent producer is known again",
         (
-            "log.producer_state:ProducerState.check",
+            "log.producers.producer_state:ProducerState.check",
             "for batch in entry.batches:",
             "for batch in list(entry.batches)[-1:]:",
         ),
-        ("log.producer_state:ProducerState._check_sequence", "sequence != expected", "False"),
+        (
+            "log.producers.producer_state:ProducerState._check_sequence",
+            "sequence != expected",
+            "False",
+        ),
     ),
 )
 

@@ -27,8 +27,8 @@ from ottla.broker.remote.tasks.expiration_task import ExpirationTask
 from ottla.broker.remote.tasks.leader_term import LeaderTerm
 from ottla.broker.remote.tasks.log_start_publication import LogStartPublisher
 from ottla.broker.remote.tasks.manifest_writer import ManifestWriter
+from ottla.log.indexes.transaction_index import select
 from ottla.log.partition_log import PartitionLog
-from ottla.log.transaction_index import select
 from ottla.tiered.copy_plan import copied_offset
 from ottla.tiered.expiration import ExpirationPlan
 from ottla.tiered.lineage import Lineage

@@ -23,11 +23,11 @@ from ottla.base.ports import Disk, File
 from ottla.log import names
 from ottla.log.config import LogConfig
 from ottla.log.epoch_cache import EpochEntry
-from ottla.log.offset_index import OffsetIndex
-from ottla.log.producer_state import ProducerState
+from ottla.log.indexes.offset_index import OffsetIndex
+from ottla.log.indexes.time_index import NO_TIMESTAMP, TimeIndex, TimestampOffset, larger
+from ottla.log.indexes.transaction_index import AbortedTransaction, encode_entry
+from ottla.log.producers.producer_state import ProducerState
 from ottla.log.recovery.producer_replay import replay_batch
-from ottla.log.time_index import NO_TIMESTAMP, TimeIndex, TimestampOffset, larger
-from ottla.log.transaction_index import AbortedTransaction, encode_entry
 from ottla.records.batch import HEADER_SIZE, BatchHeader, check_crc, parse_header
 from ottla.records.errors import CorruptBatch
 

@@ -20,6 +20,8 @@ from ottla.log.disk_ports import DiskPorts
 from ottla.log.earlier_segments import EarlierSegment
 from ottla.log.epoch_cache import EpochCache
 from ottla.log.file_cache import FileSlice, Handle
+from ottla.log.indexes.timestamp_search import TimestampSearch
+from ottla.log.indexes.transaction_index import AbortedTransaction, select
 from ottla.log.recovery.log_loader import LoadedSegment
 from ottla.log.recovery.producer_replay import Extent
 from ottla.log.results import NOTHING, DamagedLog, ReadResult
@@ -27,8 +29,6 @@ from ottla.log.retention import SegmentFacts
 from ottla.log.segment import DamagedBatch, Segment, new_segment
 from ottla.log.segment_files import LocalSegment, SegmentFiles, files_of
 from ottla.log.segment_list import SegmentList
-from ottla.log.timestamp_search import TimestampSearch
-from ottla.log.transaction_index import AbortedTransaction, select
 from ottla.log.validation import NewBatch, api_error, expanded_bytes_max
 from ottla.records.batch import HEADER_SIZE
 from ottla.records.errors import RecordsError

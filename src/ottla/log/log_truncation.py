@@ -33,7 +33,7 @@ from ottla.log.epoch_cache import EpochCache
 from ottla.log.flushing import Flushed, LogFlusher
 from ottla.log.local_log import LocalLog
 from ottla.log.log_offsets import LogOffsets
-from ottla.log.producer_state_manager import ProducerStateManager
+from ottla.log.producers.producer_state_manager import ProducerStateManager
 from ottla.log.remote_prefix import PrefixBeginning, RemotePrefix, Truncated
 from ottla.log.segment import Segment
 

@@ -33,12 +33,15 @@ from ottla.log.dirs.checkpoint_limits import CheckpointLimits, lowest
 from ottla.log.disk_ports import DiskPorts
 from ottla.log.epoch_cache import EpochCache, EpochEnd
 from ottla.log.flushing import Flushed, FlushJob, LogFlusher
+from ottla.log.indexes.sparse_index import RELATIVE_OFFSET_MAX
+from ottla.log.indexes.timestamp_search import TimestampSearch
+from ottla.log.indexes.transaction_index import AbortedTransaction
 from ottla.log.local_log import LocalLog
 from ottla.log.log_offsets import LogOffsets
 from ottla.log.log_retention import LogRetention
 from ottla.log.log_truncation import LogTruncation
-from ottla.log.producer_state import Origin, ProducerEntry, ProducerState
-from ottla.log.producer_state_manager import ProducerStateManager
+from ottla.log.producers.producer_state import Origin, ProducerEntry, ProducerState
+from ottla.log.producers.producer_state_manager import ProducerStateManager
 from ottla.log.recovery.log_loader import LoadedLog
 from ottla.log.remote_prefix import RemotePrefix, Truncated
 from ottla.log.results import NOTHING, AppendInfo, ReadResult, UnexpectedOffset
@@ -46,9 +49,6 @@ from ottla.log.retention import ExpiredSegment
 from ottla.log.segment import Segment
 from ottla.log.segment_files import LocalSegment, SegmentFiles
 from ottla.log.segment_list import SegmentList
-from ottla.log.sparse_index import RELATIVE_OFFSET_MAX
-from ottla.log.timestamp_search import TimestampSearch
-from ottla.log.transaction_index import AbortedTransaction
 from ottla.log.validation import (
     Allowance,
     Examined,

@@ -37,8 +37,8 @@ from ottla.base.pending import Pending
 from ottla.base.ports import Disk
 from ottla.log import names
 from ottla.log.epoch_cache import EpochEntry
-from ottla.log.producer_snapshot import decode_snapshot
-from ottla.log.producer_state import ProducerEntry
+from ottla.log.producers.producer_snapshot import decode_snapshot
+from ottla.log.producers.producer_state import ProducerEntry
 
 Truncated = Pending[OSError | ApiError | None]
 """Completes when a truncation is durable, or was not done."""

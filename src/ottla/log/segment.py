@@ -13,15 +13,16 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from ottla.base.ports import Buffer, File
-from ottla.log import names, offset_index, time_index
+from ottla.log import names
 from ottla.log.config import LogConfig
 from ottla.log.file_cache import FileCache, Handle
-from ottla.log.offset_index import OffsetIndex, OffsetPosition
+from ottla.log.indexes import offset_index, time_index
+from ottla.log.indexes.offset_index import OffsetIndex, OffsetPosition
+from ottla.log.indexes.sparse_index import RELATIVE_OFFSET_MAX
+from ottla.log.indexes.time_index import NO_TIMESTAMP, TimeIndex, TimestampOffset, larger
+from ottla.log.indexes.timestamp_search import TimestampSearch
+from ottla.log.indexes.transaction_index import AbortedTransaction, decode_entries, encode_entry
 from ottla.log.recovery.scan import scan_batches, scan_headers
-from ottla.log.sparse_index import RELATIVE_OFFSET_MAX
-from ottla.log.time_index import NO_TIMESTAMP, TimeIndex, TimestampOffset, larger
-from ottla.log.timestamp_search import TimestampSearch
-from ottla.log.transaction_index import AbortedTransaction, decode_entries, encode_entry
 from ottla.records.batch import HEADER_SIZE, BatchHeader, parse_header
 from ottla.records.errors import CorruptBatch, RecordsError
 

@@ -17,7 +17,7 @@ from ottla.base.object_store import FileSource
 from ottla.base.ports import Disk
 from ottla.log import names
 from ottla.log.epoch_cache import EpochCache, EpochEntry
-from ottla.log.producer_snapshot import encode_snapshot
+from ottla.log.producers.producer_snapshot import encode_snapshot
 from ottla.log.recovery.producer_replay import Extent, rebuild_producers
 from ottla.log.segment import Segment
 

@@ -25,7 +25,7 @@ from typing import NamedTuple
 
 from ottla.base.errors import ApiError, Error
 from ottla.log.config import INT64_MAX, LogConfig
-from ottla.log.producer_state import Origin
+from ottla.log.producers.producer_state import Origin
 from ottla.log.recovery.scan import marker_of
 from ottla.log.results import UnexpectedOffset
 from ottla.records.batch import (

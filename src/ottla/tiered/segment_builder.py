@@ -8,9 +8,9 @@ from bisect import bisect_right
 from typing import Final
 
 from ottla.base.ports import Buffer
-from ottla.log.offset_index import OffsetIndex
-from ottla.log.sparse_index import RELATIVE_OFFSET_MAX
-from ottla.log.time_index import NO_TIMESTAMP, TimeIndex, TimestampOffset
+from ottla.log.indexes.offset_index import OffsetIndex
+from ottla.log.indexes.sparse_index import RELATIVE_OFFSET_MAX
+from ottla.log.indexes.time_index import NO_TIMESTAMP, TimeIndex, TimestampOffset
 from ottla.records.batch import check_crc, iter_headers
 from ottla.records.errors import CorruptBatch
 from ottla.wire.messages.grant_segment_copies import GrantedSegment

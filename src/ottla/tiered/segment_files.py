@@ -3,8 +3,8 @@
 `SegmentPositions` is its offset index: where in the segment's object to read some offsets. The
 others are its aborted transactions and its producers' state.
 
-Source: OffsetIndex; TransactionIndex; ProducerStateManager. Formats: `log.offset_index`,
-`log.transaction_index`, `log.producer_snapshot`.
+Source: OffsetIndex; TransactionIndex; ProducerStateManager. Formats: `log.indexes`,
+`log.producers.producer_snapshot`.
 """
 
 import sys
@@ -15,10 +15,10 @@ from itertools import islice
 from operator import lt
 
 from ottla.base.ids import NO_OFFSET
-from ottla.log.offset_index import ENTRY
-from ottla.log.producer_snapshot import decode_snapshot
-from ottla.log.time_index import TimeIndex
-from ottla.log.transaction_index import AbortedTransaction, decode_entries, select
+from ottla.log.indexes.offset_index import ENTRY
+from ottla.log.indexes.time_index import TimeIndex
+from ottla.log.indexes.transaction_index import AbortedTransaction, decode_entries, select
+from ottla.log.producers.producer_snapshot import decode_snapshot
 
 __all__ = [
     "AbortedTransaction",

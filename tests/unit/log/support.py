@@ -9,10 +9,10 @@ from ottla.base.ids import Uuid
 from ottla.base.timers import Timers
 from ottla.log.config import LogConfig
 from ottla.log.file_cache import FileCache
+from ottla.log.indexes.timestamp_search import TimestampMatch, TimestampSearch
 from ottla.log.opening import open_log
 from ottla.log.partition_log import LogPorts, PartitionLog
 from ottla.log.retention import ExpiredSegment
-from ottla.log.timestamp_search import TimestampMatch, TimestampSearch
 from ottla.records.builder import encode_batch
 from ottla.records.compression import Codec
 from ottla.testing.disk import MemoryDisk

@@ -14,8 +14,8 @@ from ottla.base.timers import Timers
 from ottla.log import names
 from ottla.log.config import LogConfig
 from ottla.log.epoch_cache import EpochEntry
-from ottla.log.producer_snapshot import encode_snapshot
-from ottla.log.producer_state import ProducerEntry
+from ottla.log.producers.producer_snapshot import encode_snapshot
+from ottla.log.producers.producer_state import ProducerEntry
 from ottla.log.remote_prefix import RemotePrefix
 from tests.unit.log.killed_log_dir import KilledLogDir
 from tests.unit.log.support import TOPIC_ID, append, batch, produced

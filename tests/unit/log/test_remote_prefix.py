@@ -19,8 +19,8 @@ from ottla.log.dirs.checkpoints import MalformedFile, read_offsets
 from ottla.log.dirs.log_dirs import LogDirs
 from ottla.log.epoch_cache import EpochCache, EpochEntry
 from ottla.log.partition_log import PartitionLog
-from ottla.log.producer_snapshot import encode_snapshot
-from ottla.log.producer_state import ProducerEntry
+from ottla.log.producers.producer_snapshot import encode_snapshot
+from ottla.log.producers.producer_state import ProducerEntry
 from ottla.log.remote_prefix import RemotePrefix
 from ottla.log.retention import Reason
 from tests.unit.log.node import Node, create

@@ -5,9 +5,9 @@ Method: the same questions to a segment while it is active and after it was seal
 
 from ottla.log.config import LogConfig
 from ottla.log.file_cache import FileCache
+from ottla.log.indexes.time_index import TimestampOffset
+from ottla.log.indexes.transaction_index import AbortedTransaction
 from ottla.log.segment import RECENT_BATCHES_MAX, Found, Segment, new_segment
-from ottla.log.time_index import TimestampOffset
-from ottla.log.transaction_index import AbortedTransaction
 from ottla.records.batch import parse_header
 from ottla.testing.disk import MemoryDisk
 from tests.unit.log.support import batch, found_by

@@ -17,7 +17,7 @@ from typing import Any
 from ottla.base.errors import Error
 from ottla.base.ids import NO_UUID, Uuid
 from ottla.client.cluster import ClientConfig
-from ottla.log.transaction_index import AbortedTransaction
+from ottla.log.indexes.transaction_index import AbortedTransaction
 from ottla.records.batch import iter_headers, restamp
 from ottla.records.record import find_timestamp
 from ottla.wire import registry

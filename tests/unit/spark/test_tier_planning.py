@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from ottla.base.ids import Uuid
-from ottla.log.offset_index import ENTRY
+from ottla.log.indexes.offset_index import ENTRY
 from ottla.spark.tier_planning import (
     Aborted,
     AbortedSearch,

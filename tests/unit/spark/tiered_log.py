@@ -13,11 +13,11 @@ from typing import NamedTuple
 from hypothesis import strategies as st
 
 from ottla.base.ids import Uuid
-from ottla.log.offset_index import ENTRY
-from ottla.log.producer_snapshot import encode_snapshot
-from ottla.log.producer_state import ProducerEntry
-from ottla.log.time_index import ENTRY as TIME_ENTRY
-from ottla.log.transaction_index import AbortedTransaction, encode_entry
+from ottla.log.indexes.offset_index import ENTRY
+from ottla.log.indexes.time_index import ENTRY as TIME_ENTRY
+from ottla.log.indexes.transaction_index import AbortedTransaction, encode_entry
+from ottla.log.producers.producer_snapshot import encode_snapshot
+from ottla.log.producers.producer_state import ProducerEntry
 from ottla.records.batch import BatchHeader, iter_headers
 from ottla.records.builder import encode_batch, encode_retained
 from ottla.records.control import build_marker

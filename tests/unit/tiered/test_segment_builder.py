@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.base.ids import Uuid
-from ottla.log.offset_index import OffsetIndex
-from ottla.log.time_index import TimeIndex
+from ottla.log.indexes.offset_index import OffsetIndex
+from ottla.log.indexes.time_index import TimeIndex
 from ottla.records.batch import iter_headers, restamp
 from ottla.records.errors import CorruptBatch
 from ottla.tiered.segment_builder import INDEX_INTERVAL_BYTES, SegmentBuilder

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.base.ids import NO_OFFSET
-from ottla.log.offset_index import ENTRY
-from ottla.log.producer_snapshot import encode_snapshot
-from ottla.log.producer_state import ProducerEntry
-from ottla.log.time_index import ENTRY as TIME_ENTRY
+from ottla.log.indexes.offset_index import ENTRY
+from ottla.log.indexes.time_index import ENTRY as TIME_ENTRY
+from ottla.log.producers.producer_snapshot import encode_snapshot
+from ottla.log.producers.producer_state import ProducerEntry
 from ottla.tiered.segment_files import (
     AbortedTransaction,
     SegmentPositions,

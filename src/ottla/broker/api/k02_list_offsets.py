@@ -31,7 +31,7 @@ from ottla.log.partition_log import PartitionLog
 from ottla.wire.messages import list_offsets as wire
 
 if TYPE_CHECKING:
-    from ottla.log.timestamp_search import TimestampMatch
+    from ottla.log.indexes.timestamp_search import TimestampMatch
 
 DESCRIBE_TOPIC = Access(Operation.DESCRIBE, ResourceType.TOPIC)
 

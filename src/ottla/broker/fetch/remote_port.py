@@ -12,8 +12,8 @@ from ottla.base.errors import ApiError, Error
 from ottla.base.pending import Pending
 from ottla.base.ports import Buffer
 from ottla.broker.produce.batch_work import BatchWork
+from ottla.log.indexes.timestamp_search import TimestampMatch
 from ottla.log.partition_log import PartitionLog
-from ottla.log.timestamp_search import TimestampMatch
 
 REMOTE_BYTES_PER_FETCH_MAX = 16 * 1024 * 1024
 """Remote bytes in one response. They are in memory, unlike slices of files, and responses that

@@ -16,8 +16,8 @@ from ottla.base.errors import ApiError
 from ottla.base.pending import Pending
 from ottla.broker.fetch.remote_port import Found
 from ottla.broker.produce.batch_work import BatchWork
+from ottla.log.indexes.timestamp_search import TimestampSearch
 from ottla.log.partition_log import PartitionLog
-from ottla.log.timestamp_search import TimestampSearch
 
 
 def look_up_in_tiers(

@@ -24,7 +24,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ottla.base.errors import ApiError, Error
-from ottla.log.producer_state import BATCHES_KEPT, ProducerEntry
+from ottla.log.producers.producer_state import BATCHES_KEPT, ProducerEntry
 from ottla.records.batch import HEADER_SIZE, INT32_MAX
 
 if TYPE_CHECKING:

@@ -42,7 +42,7 @@ from ottla.broker.replication.remote_log_port import (
 from ottla.log.dirs.checkpoints import MalformedFile
 from ottla.log.epoch_cache import EpochEnd, EpochEntry
 from ottla.log.partition_log import PartitionLog
-from ottla.log.producer_snapshot import decode_snapshot
+from ottla.log.producers.producer_snapshot import decode_snapshot
 from ottla.log.remote_prefix import RemotePrefix
 from ottla.tiered.aux_state import (
     Beginning,

@@ -9,8 +9,9 @@ from pathlib import Path
 
 from ottla.cli.dump.dump_files import content_of, mapped
 from ottla.cli.errors import CommandError
-from ottla.log import names, offset_index, time_index, transaction_index
-from ottla.log.producer_snapshot import decode_snapshot
+from ottla.log import names
+from ottla.log.indexes import offset_index, time_index, transaction_index
+from ottla.log.producers.producer_snapshot import decode_snapshot
 from ottla.records.batch import BatchHeader, parse_header
 from ottla.records.errors import CorruptBatch, UnsupportedMagic
 

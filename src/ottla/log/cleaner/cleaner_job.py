@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from ottla.base.ports import Disk
 from ottla.log import names
-from ottla.log.transaction_index import AbortedTransaction
+from ottla.log.indexes.transaction_index import AbortedTransaction
 from ottla.records.compression import Codec
 
 

@@ -19,10 +19,10 @@ from typing import NamedTuple
 
 from ottla.log.cleaner.cleaner_job import Group, LastOfProducer, SegmentPlan
 from ottla.log.config import INT64_MAX, LogConfig
+from ottla.log.indexes.sparse_index import RELATIVE_OFFSET_MAX
+from ottla.log.indexes.time_index import ENTRY_SIZE
 from ottla.log.partition_log import PartitionLog
 from ottla.log.segment import Segment
-from ottla.log.sparse_index import RELATIVE_OFFSET_MAX
-from ottla.log.time_index import ENTRY_SIZE
 from ottla.records.batch import HEADER_SIZE
 
 

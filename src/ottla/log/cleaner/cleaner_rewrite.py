@@ -22,11 +22,11 @@ from ottla.log.cleaner.cleaner_job import (
 )
 from ottla.log.cleaner.cleaner_map import SLOT_BYTES, OffsetMap
 from ottla.log.cleaner.cleaner_transactions import CleanedTransactions
-from ottla.log.offset_index import OffsetIndex
+from ottla.log.indexes.offset_index import OffsetIndex
+from ottla.log.indexes.sparse_index import RELATIVE_OFFSET_MAX
+from ottla.log.indexes.time_index import NO_TIMESTAMP, TimeIndex, TimestampOffset, larger
+from ottla.log.indexes.transaction_index import AbortedTransaction, encode_entry
 from ottla.log.recovery.scan import Batch, scan_batches, scan_headers
-from ottla.log.sparse_index import RELATIVE_OFFSET_MAX
-from ottla.log.time_index import NO_TIMESTAMP, TimeIndex, TimestampOffset, larger
-from ottla.log.transaction_index import AbortedTransaction, encode_entry
 from ottla.records.batch import BatchHeader, parse_header
 from ottla.records.errors import RecordsError
 from ottla.records.record import read_records, record_bytes

@@ -23,9 +23,9 @@ from collections.abc import Callable, Sequence
 
 from ottla.log import names
 from ottla.log.cleaner.cleaner_job import CleanedSegment, CleaningJob
+from ottla.log.indexes.time_index import TimestampOffset
 from ottla.log.partition_log import PartitionLog
 from ottla.log.segment import Segment
-from ottla.log.time_index import TimestampOffset
 
 Ended = Callable[[bool | OSError], None]
 """Called once with True: the new segment is swapped in; False: the log was changed meanwhile; or

@@ -10,8 +10,8 @@ Source: CleanedTransactionMetadata; KIP-98, KIP-534.
 from collections.abc import Iterable
 from heapq import heapify, heappop
 
+from ottla.log.indexes.transaction_index import AbortedTransaction
 from ottla.log.recovery.scan import marker_of
-from ottla.log.transaction_index import AbortedTransaction
 from ottla.records.batch import BatchHeader
 
 

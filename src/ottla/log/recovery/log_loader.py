@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from ottla.base.ports import Disk
-from ottla.log import names, offset_index, time_index
+from ottla.log import names
 from ottla.log.config import LogConfig
 from ottla.log.dirs.checkpoint_limits import (
     NO_LIMITS,
@@ -35,8 +35,12 @@ from ottla.log.dirs.checkpoint_limits import (
 )
 from ottla.log.dirs.checkpoints import MalformedFile
 from ottla.log.epoch_cache import EpochCache, EpochEntry
-from ottla.log.offset_index import OffsetIndex
-from ottla.log.producer_state import ProducerState
+from ottla.log.indexes import offset_index, time_index
+from ottla.log.indexes.offset_index import OffsetIndex
+from ottla.log.indexes.sparse_index import RELATIVE_OFFSET_MAX
+from ottla.log.indexes.time_index import NO_TIMESTAMP, TimeIndex, TimestampOffset, larger
+from ottla.log.indexes.transaction_index import AbortedTransaction, encode_entry
+from ottla.log.producers.producer_state import ProducerState
 from ottla.log.recovery.producer_replay import (
     Extent,
     estimate_append_times,
@@ -49,9 +53,6 @@ from ottla.log.recovery.producer_replay import (
 )
 from ottla.log.recovery.scan import scan_batches, scan_headers
 from ottla.log.recovery.startup_cleanup import tidy
-from ottla.log.sparse_index import RELATIVE_OFFSET_MAX
-from ottla.log.time_index import NO_TIMESTAMP, TimeIndex, TimestampOffset, larger
-from ottla.log.transaction_index import AbortedTransaction, encode_entry
 from ottla.records.batch import HEADER_SIZE, BatchHeader, parse_header
 from ottla.records.errors import CorruptBatch, RecordsError
 

@@ -13,10 +13,10 @@ from typing import NamedTuple
 from ottla.base.ports import Disk, File
 from ottla.log import names
 from ottla.log.dirs.checkpoints import MalformedFile
-from ottla.log.producer_snapshot import decode_snapshot, encode_snapshot
-from ottla.log.producer_state import ProducerEntry, ProducerState
+from ottla.log.indexes.transaction_index import AbortedTransaction
+from ottla.log.producers.producer_snapshot import decode_snapshot, encode_snapshot
+from ottla.log.producers.producer_state import ProducerEntry, ProducerState
 from ottla.log.recovery.scan import marker_of, scan_batches, scan_headers
-from ottla.log.transaction_index import AbortedTransaction
 from ottla.records.batch import BatchHeader
 from ottla.records.errors import RecordsError
 

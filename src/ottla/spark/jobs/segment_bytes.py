@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from typing import Final
 
 from ottla.base.ports import Buffer
-from ottla.log import offset_index, time_index, transaction_index
 from ottla.log.dirs.checkpoints import MalformedFile
 from ottla.log.epoch_cache import EpochCache
-from ottla.log.offset_index import ENTRY, OffsetIndex
-from ottla.log.producer_snapshot import decode_snapshot
-from ottla.log.time_index import TimeIndex
-from ottla.log.transaction_index import decode_entries
+from ottla.log.indexes import offset_index, time_index, transaction_index
+from ottla.log.indexes.offset_index import ENTRY, OffsetIndex
+from ottla.log.indexes.time_index import TimeIndex
+from ottla.log.indexes.transaction_index import decode_entries
+from ottla.log.producers.producer_snapshot import decode_snapshot
 from ottla.records.batch import HEADER_SIZE, LOG_OVERHEAD, BatchHeader, check_crc, parse_header
 from ottla.records.errors import RecordsError
 from ottla.spark.jobs.findings import Finding, Kind, Severity

@@ -14,7 +14,7 @@
 from bisect import bisect_right
 from collections.abc import Iterator
 
-from ottla.log.transaction_index import AbortedTransaction
+from ottla.log.indexes.transaction_index import AbortedTransaction
 from ottla.testing.checkers.log import log_name
 from ottla.testing.checkers.records import Witness
 from ottla.testing.history.history import History

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from ottla.base.ids import Uuid
-from ottla.log.transaction_index import AbortedTransaction
+from ottla.log.indexes.transaction_index import AbortedTransaction
 
 
 class BatchSeen(NamedTuple):

@@ -7,13 +7,14 @@ reading of a segment and is recorded.
 from collections.abc import Iterator
 
 from ottla.base.ids import Uuid
-from ottla.log import names, offset_index, time_index
+from ottla.log import names
 from ottla.log.dirs.checkpoints import MalformedFile
 from ottla.log.epoch_cache import EpochCache
+from ottla.log.indexes import offset_index, time_index
+from ottla.log.indexes.transaction_index import AbortedTransaction, decode_entries
 from ottla.log.partition_log import PartitionLog
 from ottla.log.recovery.scan import marker_of
 from ottla.log.segment import Segment
-from ottla.log.transaction_index import AbortedTransaction, decode_entries
 from ottla.records.batch import BatchHeader, check_crc, parse_header
 from ottla.records.errors import RecordsError
 from ottla.records.record import read_records

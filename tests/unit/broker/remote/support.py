@@ -17,10 +17,10 @@ from ottla.base.timers import Timers
 from ottla.broker.fetch.remote_port import Found, RemoteData, RemoteFetch
 from ottla.broker.produce.batch_work import BatchWork
 from ottla.broker.remote.reads.reads import RemoteReader, RemoteReadLimits
+from ottla.log.indexes.timestamp_search import TimestampSearch
+from ottla.log.indexes.transaction_index import AbortedTransaction
 from ottla.log.partition_log import PartitionLog
 from ottla.log.results import ReadResult
-from ottla.log.timestamp_search import TimestampSearch
-from ottla.log.transaction_index import AbortedTransaction
 from ottla.records.batch import iter_headers
 from ottla.testing.sim.object_store import ObjectStoreFaults, ObjectStoreModel
 from ottla.testing.sim.scheduler import Process, Scheduler, SimClock

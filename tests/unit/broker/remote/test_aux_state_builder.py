@@ -29,8 +29,8 @@ from ottla.broker.replication.remote_log_port import (
 )
 from ottla.log.epoch_cache import EpochCache, EpochEnd, EpochEntry
 from ottla.log.partition_log import PartitionLog
-from ottla.log.producer_snapshot import decode_snapshot, encode_snapshot
-from ottla.log.producer_state import ProducerEntry
+from ottla.log.producers.producer_snapshot import decode_snapshot, encode_snapshot
+from ottla.log.producers.producer_state import ProducerEntry
 from ottla.log.remote_prefix import RemotePrefix
 from ottla.tiered.object_names import ObjectKind, object_name
 from ottla.tiered.segment_metadata import Epochs, SegmentMetadata

@@ -22,8 +22,8 @@ from ottla.broker.replication.remote_log_port import (
 )
 from ottla.log.epoch_cache import EpochEnd, EpochEntry
 from ottla.log.partition_log import PartitionLog
-from ottla.log.producer_snapshot import encode_snapshot
-from ottla.log.producer_state import ProducerEntry
+from ottla.log.producers.producer_snapshot import encode_snapshot
+from ottla.log.producers.producer_state import ProducerEntry
 from ottla.log.remote_prefix import RemotePrefix
 from ottla.metadata.records import RemoveTopicRecord
 from ottla.wire.messages import fetch as wire

@@ -14,11 +14,11 @@ from ottla.coordinator.records import (
     OffsetFact,
     encode_fact,
 )
-from ottla.log.offset_index import ENTRY as OFFSET_ENTRY
-from ottla.log.producer_snapshot import encode_snapshot
-from ottla.log.producer_state import BatchMetadata, ProducerEntry
-from ottla.log.time_index import ENTRY as TIME_ENTRY
-from ottla.log.transaction_index import AbortedTransaction, encode_entry
+from ottla.log.indexes.offset_index import ENTRY as OFFSET_ENTRY
+from ottla.log.indexes.time_index import ENTRY as TIME_ENTRY
+from ottla.log.indexes.transaction_index import AbortedTransaction, encode_entry
+from ottla.log.producers.producer_snapshot import encode_snapshot
+from ottla.log.producers.producer_state import BatchMetadata, ProducerEntry
 from ottla.metadata.records import DeletionReplicasRecord, NoOpRecord, encode_record
 from ottla.raft.control import leader_change_batch
 from ottla.records.builder import encode_batch

@@ -15,7 +15,7 @@ from ottla.log import names
 from ottla.log.cleaner.cleaner_swap import Swap
 from ottla.log.earlier_segments import EarlierSegments
 from ottla.log.epoch_cache import EpochEntry
-from ottla.log.time_index import NO_TIMESTAMP
+from ottla.log.indexes.time_index import NO_TIMESTAMP
 from ottla.testing.sim.disk import SimDisk
 from tests.unit.log.cleaner.test_cleaner_model import check, history
 from tests.unit.log.cleaner_storage import Storage, dies

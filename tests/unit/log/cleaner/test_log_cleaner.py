@@ -13,8 +13,8 @@ from ottla.base.ids import Uuid
 from ottla.log.cleaner.log_cleaner import CleanerSettings
 from ottla.log.dirs.checkpoints import read_offsets
 from ottla.log.epoch_cache import EpochEntry
+from ottla.log.indexes.time_index import NO_TIMESTAMP
 from ottla.log.remote_prefix import RemotePrefix
-from ottla.log.time_index import NO_TIMESTAMP
 from ottla.records.control import build_marker
 from tests.unit.log.cleaner_storage import COMPACT, DELETE_RETENTION_MS, Storage
 from tests.unit.log.support import batch, max_timestamp_offset, offset_for_timestamp

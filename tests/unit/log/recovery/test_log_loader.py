@@ -11,7 +11,7 @@ from ottla.log.config import LogConfig
 from ottla.log.epoch_cache import EpochCache, EpochEntry
 from ottla.log.names import segment_name
 from ottla.log.partition_log import PartitionLog
-from ottla.log.producer_state import ProducerEntry, ProducerState
+from ottla.log.producers.producer_state import ProducerEntry, ProducerState
 from ottla.log.recovery.producer_replay import write_snapshot
 from ottla.records.batch import iter_headers, restamp
 from ottla.records.control import build_marker

@@ -5,7 +5,7 @@ Method: snapshots that tell by their content that they were used.
 
 import pytest
 
-from ottla.log.producer_state import ProducerEntry, ProducerState
+from ottla.log.producers.producer_state import ProducerEntry, ProducerState
 from ottla.log.recovery.producer_replay import (
     Extent,
     estimate_append_times,

@@ -9,7 +9,7 @@ from typing import Any
 
 from ottla.base.object_store import ObjectInfo
 from ottla.log.epoch_cache import EpochCache, EpochEntry
-from ottla.log.producer_snapshot import encode_snapshot
+from ottla.log.producers.producer_snapshot import encode_snapshot
 from ottla.records.batch import iter_headers, restamp
 from ottla.records.builder import encode_batch
 from ottla.spark.jobs.findings import Finding, Kind

@@ -18,7 +18,7 @@ from ottla.broker.api import k1011_grant_segment_copies as k1011
 from ottla.broker.api import k1012_commit_segment_copies as k1012
 from ottla.broker.api.base import Context
 from ottla.client.cluster import ClientConfig
-from ottla.log.producer_snapshot import decode_snapshot
+from ottla.log.producers.producer_snapshot import decode_snapshot
 from ottla.records.control import build_marker
 from ottla.spark.errors import ClusterError
 from ottla.spark.jobs.backfill import BackfillOptions, BackfillResult, backfill, plan_backfill

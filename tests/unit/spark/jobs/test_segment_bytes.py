@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.log.epoch_cache import EpochCache, EpochEntry
-from ottla.log.transaction_index import AbortedTransaction, encode_entry
+from ottla.log.indexes.transaction_index import AbortedTransaction, encode_entry
 from ottla.records.batch import HEADER_SIZE, iter_headers
 from ottla.spark.jobs.findings import Kind
 from ottla.spark.jobs.segment_bytes import check_auxiliary, check_log, index_entries

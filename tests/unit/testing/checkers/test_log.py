@@ -6,7 +6,7 @@ Method: logs of a few batches, a sound one and the same with one thing changed.
 import pytest
 
 from ottla.base.ids import Uuid
-from ottla.log.transaction_index import AbortedTransaction
+from ottla.log.indexes.transaction_index import AbortedTransaction
 from ottla.testing.checkers import log as checkers_log
 from ottla.testing.checkers import log_files as checkers_log_files
 from ottla.testing.history.history import History, Write

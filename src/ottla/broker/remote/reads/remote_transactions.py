@@ -13,8 +13,8 @@ Source: Kafka's RemoteLogManager.collectAbortedTransactions; KIP-98.
 from ottla.broker.remote.dialogue import Dialogue
 from ottla.broker.remote.reads.remote_segments import RemoteSegments, slices
 from ottla.broker.remote.reads.segment_reader import SegmentReader
+from ottla.log.indexes.transaction_index import AbortedTransaction, select
 from ottla.log.partition_log import PartitionLog
-from ottla.log.transaction_index import AbortedTransaction, select
 from ottla.tiered.lineage import Lineage
 
 Aborted = tuple[tuple[int, int], ...]

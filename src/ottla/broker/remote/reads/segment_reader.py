@@ -20,9 +20,9 @@ from ottla.broker.remote.reads.chunk_cache import ChunkCache
 from ottla.broker.remote.reads.index_cache import IndexCache, IndexContent
 from ottla.broker.remote.reads.range_reads import StoreFailed
 from ottla.broker.remote.reads.turn_budget import UNITS_PER_STEP, TurnBudget
-from ottla.log import offset_index, time_index
-from ottla.log.timestamp_search import TimestampMatch
-from ottla.log.transaction_index import AbortedTransaction, decode_entries
+from ottla.log.indexes import offset_index, time_index
+from ottla.log.indexes.timestamp_search import TimestampMatch
+from ottla.log.indexes.transaction_index import AbortedTransaction, decode_entries
 from ottla.log.validation import api_error
 from ottla.records.batch import HEADER_SIZE, BatchHeader, check_crc, iter_headers, parse_header
 from ottla.records.errors import CorruptBatch, RecordsError

@@ -49,7 +49,7 @@ from ottla.broker.remote.tasks.grant_values import (
 from ottla.broker.remote.tasks.leader_term import LeaderTerm, copy_ms_max
 from ottla.broker.remote.tasks.local_files import SegmentObject, segment_objects
 from ottla.broker.remote.tasks.manifest_writer import ManifestWriter
-from ottla.log import offset_index, time_index
+from ottla.log.indexes import offset_index, time_index
 from ottla.metadata.tiering import TieringState
 from ottla.tiered.copy_grants import (
     NO_LIMIT,

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.log.dirs.checkpoints import MalformedFile
-from ottla.log.producer_snapshot import decode_snapshot, encode_snapshot
-from ottla.log.producer_state import BatchMetadata, ProducerEntry
+from ottla.log.producers.producer_snapshot import decode_snapshot, encode_snapshot
+from ottla.log.producers.producer_state import BatchMetadata, ProducerEntry
 
 BODY = bytes.fromhex(
     "00000002"

@@ -6,7 +6,7 @@ Method: a log with several segments on a disk in memory.
 from ottla.log import names
 from ottla.log.config import LogConfig
 from ottla.log.partition_log import PartitionLog
-from ottla.log.producer_snapshot import decode_snapshot
+from ottla.log.producers.producer_snapshot import decode_snapshot
 from tests.unit.log.support import DIRECTORY, Environment, append, produced
 
 CONFIG = LogConfig(segment_bytes=250, timestamp_after_max_ms=2**62)

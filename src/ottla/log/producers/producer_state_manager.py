@@ -12,7 +12,7 @@ from collections.abc import Container, Iterable
 from ottla.base.ports import Disk
 from ottla.log import names
 from ottla.log.local_log import LocalLog
-from ottla.log.producer_state import ProducerEntry, ProducerState
+from ottla.log.producers.producer_state import ProducerEntry, ProducerState
 from ottla.log.recovery.producer_replay import prune_snapshots, rebuild_producers, write_snapshot
 
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.log import time_index
-from ottla.log.time_index import TimeIndex, TimestampOffset
+from ottla.log.indexes import time_index
+from ottla.log.indexes.time_index import TimeIndex, TimestampOffset
 from ottla.testing.disk import MemoryDisk, MemoryFile
 
 OFFERED = st.lists(st.tuples(st.integers(0, 50), st.integers(0, 400)), max_size=40).map(

@@ -12,7 +12,7 @@ import struct
 from typing import Final, NamedTuple
 
 from ottla.base.ports import File, Readable
-from ottla.log.sparse_index import Pair, SparseIndex, last_of_file, search_file
+from ottla.log.indexes.sparse_index import Pair, SparseIndex, last_of_file, search_file
 
 ENTRY: Final = struct.Struct(">ii")
 ENTRY_SIZE: Final = ENTRY.size

@@ -16,7 +16,7 @@ from typing import Final
 from crc32c import crc32c
 
 from ottla.log.dirs.checkpoints import MalformedFile
-from ottla.log.producer_state import BatchMetadata, ProducerEntry
+from ottla.log.producers.producer_state import BatchMetadata, ProducerEntry
 
 VERSION: Final = 1
 _HEADER = struct.Struct(">hI")

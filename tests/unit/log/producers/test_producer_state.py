@@ -7,7 +7,7 @@ and the last stable offset.
 import pytest
 
 from ottla.base.errors import ApiError, Error
-from ottla.log.producer_state import ProducerState
+from ottla.log.producers.producer_state import ProducerState
 from ottla.records.batch import INT32_MAX, BatchHeader, parse_header
 from ottla.records.control import Marker
 from tests.unit.log.support import batch

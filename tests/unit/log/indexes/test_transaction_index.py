@@ -5,7 +5,7 @@ Method: bytes by hand; selections against small stories of transactions.
 
 import pytest
 
-from ottla.log.transaction_index import (
+from ottla.log.indexes.transaction_index import (
     AbortedTransaction,
     decode_entries,
     encode_entry,

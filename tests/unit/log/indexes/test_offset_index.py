@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.log import offset_index
-from ottla.log.offset_index import OffsetIndex, OffsetPosition
+from ottla.log.indexes import offset_index
+from ottla.log.indexes.offset_index import OffsetIndex, OffsetPosition
 from ottla.testing.disk import MemoryDisk, MemoryFile
 
 ENTRIES = st.tuples(

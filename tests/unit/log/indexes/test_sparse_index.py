@@ -8,9 +8,9 @@ from struct import Struct
 
 import pytest
 
-from ottla.log.offset_index import OffsetIndex
-from ottla.log.sparse_index import RELATIVE_OFFSET_MAX, last_of_file, search_file
-from ottla.log.time_index import TimeIndex
+from ottla.log.indexes.offset_index import OffsetIndex
+from ottla.log.indexes.sparse_index import RELATIVE_OFFSET_MAX, last_of_file, search_file
+from ottla.log.indexes.time_index import TimeIndex
 from ottla.testing.disk import MemoryDisk, MemoryFile
 
 ENTRY = Struct(">ii")

@@ -29,7 +29,7 @@ import ottla.spark
 import spark_peers
 from maven_jars import NoJarsError
 from ottla.client.cluster import ClientConfig, ClusterClient
-from ottla.spark.tier_lookup import describe
+from ottla.spark.tiers.tier_lookup import describe
 from ottla.testing import Cluster
 from scanned_topics import PARTITIONS, fill
 from spark_peers import ReadyBatches, connector_jars, consume

@@ -17,10 +17,10 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from ottla.client.cluster import ClientConfig, ClusterClient
-from ottla.spark import tier_lookup
 from ottla.spark.jobs.export import ExportOptions, Source, export
 from ottla.spark.jobs.replay import ReplayOptions, replay
-from ottla.spark.tier_planning import Tiers
+from ottla.spark.tiers import tier_lookup
+from ottla.spark.tiers.tier_planning import Tiers
 from ottla.testing import Cluster
 from tests.cluster import stored
 from tests.exposition import Scrape

@@ -12,7 +12,7 @@ from pyspark.sql.datasource import InputPartition
 from ottla.base.ids import Uuid
 from ottla.client.cluster import ClusterClient
 from ottla.client.partitions import TopicPartition
-from ottla.spark import lookup, tier_lookup
+from ottla.spark import lookup
 from ottla.spark.losses import report_losses
 from ottla.spark.options import ByPartition, ReadOptions
 from ottla.spark.planning import (
@@ -26,10 +26,16 @@ from ottla.spark.planning import (
 )
 from ottla.spark.raw_options import REMOTE_STORAGE, log
 from ottla.spark.splits import Split
-from ottla.spark.store_session import ObjectMissingError, StoreSession, open_session
-from ottla.spark.stored_logs import find_stored, offsets_by_time, stored_log
-from ottla.spark.tier_planning import Pairs
-from ottla.spark.tiered_planner import plan_stored, plan_tiers, split_of_range, unexpectedly_missing
+from ottla.spark.tiers import tier_lookup
+from ottla.spark.tiers.store_session import ObjectMissingError, StoreSession, open_session
+from ottla.spark.tiers.stored_logs import find_stored, offsets_by_time, stored_log
+from ottla.spark.tiers.tier_planning import Pairs
+from ottla.spark.tiers.tiered_planner import (
+    plan_stored,
+    plan_tiers,
+    split_of_range,
+    unexpectedly_missing,
+)
 from ottla.wire.messages.describe_remote_log import DescribeRemoteLogRequest
 
 T = TypeVar("T")

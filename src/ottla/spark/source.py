@@ -22,11 +22,11 @@ from ottla.spark.options import ReadOptions
 from ottla.spark.planner import Task, plan
 from ottla.spark.raw_options import RawOptions, log
 from ottla.spark.schema import columns_of, source_schema
-from ottla.spark.sink import BatchWriter, StreamWriter
 from ottla.spark.streaming.options import StreamOptions
 from ottla.spark.streaming.reader import StreamReader
 from ottla.spark.tasks import read_task
-from ottla.spark.write_options import WriteOptions
+from ottla.spark.writing.sink import BatchWriter, StreamWriter
+from ottla.spark.writing.write_options import WriteOptions
 
 # pyspark is not type-checked, hence its classes are Any to mypy.
 # mypy: disable-error-code="misc"

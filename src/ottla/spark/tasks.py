@@ -12,11 +12,11 @@ from ottla.spark.losses import deleted, report_losses, shorter
 from ottla.spark.options import ReadOptions
 from ottla.spark.planner import Task
 from ottla.spark.reading import read_split
-from ottla.spark.relocation import is_same, relocate
-from ottla.spark.remote_reading import RemoteSplitReader
 from ottla.spark.splits import Split
-from ottla.spark.store_session import ObjectMissingError, StoreSession, open_session
-from ottla.spark.tiered_planner import unexpectedly_missing
+from ottla.spark.tiers.relocation import is_same, relocate
+from ottla.spark.tiers.remote_reading import RemoteSplitReader
+from ottla.spark.tiers.store_session import ObjectMissingError, StoreSession, open_session
+from ottla.spark.tiers.tiered_planner import unexpectedly_missing
 
 RELOCATIONS_MAX: Final = 20
 """How often a split's records may be found elsewhere while it is read."""

@@ -14,9 +14,9 @@ from pyspark.sql.types import StringType, StructField, StructType
 import pyspark_ottla
 from ottla.spark.errors import OptionError
 from ottla.spark.planner import Task
-from ottla.spark.sink import StreamWriter
 from ottla.spark.source import BatchReader, OttlaDataSource
 from ottla.spark.splits import Split
+from ottla.spark.writing.sink import StreamWriter
 
 OPTIONS = {"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "t"}
 

@@ -122,7 +122,7 @@ def _plan_text(options: "AuditOptions", plan: "AuditPlan", *, as_json: bool) -> 
 
 def _run(options: "AuditOptions", plan: "AuditPlan", *, as_json: bool) -> int:
     from ottla.spark.jobs.audit import audit_rows, result_of
-    from ottla.spark.jobs.findings import Finding
+    from ottla.spark.jobs.rules.findings import Finding
 
     progress, began = Progress(), time.monotonic()
     with local_session("ottla pipeline audit", progress) as spark:

@@ -10,7 +10,7 @@ from ottla.cli.tier.tier_text import size_text, table
 if TYPE_CHECKING:
     from ottla.spark.jobs.audit import AuditPlan, Measured
     from ottla.spark.jobs.audit_tasks import AuditOptions, Summary
-    from ottla.spark.jobs.findings import Finding
+    from ottla.spark.jobs.rules.findings import Finding
 
 SHOWN_MAX = 500
 """Findings in the table; --json has all."""

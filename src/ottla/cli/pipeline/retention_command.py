@@ -144,7 +144,7 @@ def _check_topics(options: "RetentionOptions", plan: "RetentionPlan") -> None:
 
 def _plan_text(options: "RetentionOptions", plan: "RetentionPlan", *, as_json: bool) -> str:
     from ottla.spark.jobs.retention_report import name_of
-    from ottla.spark.jobs.retention_rules import settings
+    from ottla.spark.jobs.rules.retention_rules import settings
 
     every = settings((0, 0), options.retention_ms, options.retention_bytes)
     names = [name_of(each) for each in every if each.name]

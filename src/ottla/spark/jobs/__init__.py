@@ -2,7 +2,6 @@
 
 Each is a function of a SparkSession and options; `ottla pipeline` calls the same functions.
 Listing, reading, comparing and writing happen inside tasks, in parallel; the driver gets findings,
-names of files and sums. What is compared is decided in pure modules: `partition_rules`,
-`manifest_rules`, `segment_bytes`, `purge_rules`. How an export becomes visible is in
-`export_journal`.
+names of files and sums. What is compared is decided in pure modules, in `rules`. How an export
+becomes visible is in `exporting/export_journal.py`.
 """

@@ -29,8 +29,8 @@ from ottla.spark.jobs.audit_tasks import (
     audit_unit,
     check_bytes,
 )
-from ottla.spark.jobs.findings import Finding
 from ottla.spark.jobs.metadata_log import Key
+from ottla.spark.jobs.rules.findings import Finding
 from ottla.spark.jobs.store_access import StoreAccess
 from ottla.spark.jobs.store_partitions import stored_partitions
 from ottla.spark.jobs.tasks import TASKS_PER_CORE, cores_of, mapped, to_batches

@@ -22,7 +22,6 @@ from ottla.client.errors import ClientError
 from ottla.records.errors import RecordsError
 from ottla.spark.errors import RemoteStorageError
 from ottla.spark.jobs.cluster_facts import log_starts, statuses
-from ottla.spark.jobs.findings import Finding, Kind, Severity, confirmed
 from ottla.spark.jobs.metadata_log import (
     Key,
     MetadataChanged,
@@ -30,9 +29,10 @@ from ottla.spark.jobs.metadata_log import (
     UserLog,
     is_given_up,
 )
-from ottla.spark.jobs.partition_rules import check_partition
-from ottla.spark.jobs.partition_view import LocalTier, PartitionView
-from ottla.spark.jobs.segment_bytes import (
+from ottla.spark.jobs.rules.findings import Finding, Kind, Severity, confirmed
+from ottla.spark.jobs.rules.partition_rules import check_partition
+from ottla.spark.jobs.rules.partition_view import LocalTier, PartitionView
+from ottla.spark.jobs.rules.segment_bytes import (
     RANGE_BYTES,
     SegmentChecker,
     check_auxiliary,
@@ -40,9 +40,9 @@ from ottla.spark.jobs.segment_bytes import (
     segment_finding,
     size_fault,
 )
+from ottla.spark.jobs.rules.topic_status import Existence, check_absent
 from ottla.spark.jobs.store_access import StoreAccess
 from ottla.spark.jobs.store_partitions import Listing, list_partition
-from ottla.spark.jobs.topic_status import Existence, check_absent
 from ottla.tiered.object_names import ObjectKind, object_name
 from ottla.tiered.segment_metadata import SegmentMetadata
 

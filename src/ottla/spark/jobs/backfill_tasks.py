@@ -24,7 +24,7 @@ from ottla.client.fetch import fetch
 from ottla.spark.errors import ClusterError, RemoteStorageError
 from ottla.spark.jobs.copy_grants import ask_grants, commit_copy
 from ottla.spark.jobs.target_store import TargetStore
-from ottla.spark.store_session import POOL, RETRIES
+from ottla.spark.tiers.store_session import POOL, RETRIES
 from ottla.tiered.granted_copy import (
     FAILED,
     OTHER_STORE,

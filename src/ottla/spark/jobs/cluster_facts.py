@@ -11,7 +11,7 @@ from ottla.client.offsets import EARLIEST, list_offsets
 from ottla.client.partitions import TopicPartition
 from ottla.metadata.deletions import Remote
 from ottla.metadata.tiering import DisablePolicy, TieringState
-from ottla.spark.jobs.topic_status import Existence, TopicStatus, existence_of_deleted
+from ottla.spark.jobs.rules.topic_status import Existence, TopicStatus, existence_of_deleted
 from ottla.wire.messages import describe_deletions as deletions
 from ottla.wire.messages import describe_topic_tiering as tiering
 

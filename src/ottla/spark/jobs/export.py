@@ -21,14 +21,14 @@ import pyarrow as pa
 
 from ottla.base.ids import Uuid, uuid_text
 from ottla.spark.errors import ClusterError, OptionError
-from ottla.spark.jobs import export_journal as journal
 from ottla.spark.jobs.documents import OffsetRange
-from ottla.spark.jobs.export_delta import check_place, deltalake
-from ottla.spark.jobs.export_files import BY_DATE, BY_NONE, COLUMNS, ParquetFiles
-from ottla.spark.jobs.export_iceberg import check_target
-from ottla.spark.jobs.export_journal import Entry, ExportedFile, Phase, Table
-from ottla.spark.jobs.export_listing import DELTA, ICEBERG, PARQUET, Listing, listing_of
-from ottla.spark.jobs.export_state import ALIVE, Journal, check_table, recover
+from ottla.spark.jobs.exporting import export_journal as journal
+from ottla.spark.jobs.exporting.export_delta import check_place, deltalake
+from ottla.spark.jobs.exporting.export_files import BY_DATE, BY_NONE, COLUMNS, ParquetFiles
+from ottla.spark.jobs.exporting.export_iceberg import check_target
+from ottla.spark.jobs.exporting.export_journal import Entry, ExportedFile, Phase, Table
+from ottla.spark.jobs.exporting.export_listing import DELTA, ICEBERG, PARQUET, Listing, listing_of
+from ottla.spark.jobs.exporting.export_state import ALIVE, Journal, check_table, recover
 from ottla.spark.jobs.heartbeat import PATIENCE_S, Heartbeat
 from ottla.spark.jobs.source_ranges import EDGE, Bound, Source, find_ranges, plan_tasks, report_lost
 from ottla.spark.jobs.target_store import TargetStore, target_uri

@@ -26,11 +26,11 @@ from ottla.spark.jobs import metadata_log
 from ottla.spark.jobs.audit_tasks import NO_METADATA, SECOND_LOOK_S
 from ottla.spark.jobs.cluster_facts import disabled_topics, ledger_of, statuses
 from ottla.spark.jobs.metadata_log import Key, MetadataChanged, MetadataPartition, UserLog
-from ottla.spark.jobs.purge_rules import Left, is_proven, left_of, left_of_floor
+from ottla.spark.jobs.rules.purge_rules import Left, is_proven, left_of, left_of_floor
+from ottla.spark.jobs.rules.topic_status import Existence, TopicStatus
 from ottla.spark.jobs.store_access import StoreAccess
 from ottla.spark.jobs.store_partitions import list_partition, stored_partitions
 from ottla.spark.jobs.tasks import mapped, to_batches
-from ottla.spark.jobs.topic_status import Existence, TopicStatus
 from ottla.tiered.manifest import Manifest, follow
 from ottla.tiered.metadata_partition import metadata_partition
 

@@ -33,11 +33,11 @@ from ottla.spark.jobs.target_store import TargetStore, absolute, target_uri
 from ottla.spark.jobs.tasks import directly, ignore, mapped, to_batches
 from ottla.spark.options import ReadOptions
 from ottla.spark.planner import Task
-from ottla.spark.producing import RawProducer
-from ottla.spark.sink import Router, gathered
 from ottla.spark.splits import Split
 from ottla.spark.tasks import read_task
-from ottla.spark.write_options import WriteOptions
+from ottla.spark.writing.producing import RawProducer
+from ottla.spark.writing.sink import Router, gathered
+from ottla.spark.writing.write_options import WriteOptions
 
 __all__ = ["Bound", "ReplayOptions", "ReplayResult", "Source", "replay"]
 

@@ -8,7 +8,7 @@ from ottla.client.errors import Refusal, check
 from ottla.client.partitions import TopicPartition
 from ottla.client.remote_logs import describe_remote_logs
 from ottla.client.topic_configs import describe_topic_configs
-from ottla.spark.jobs.retention_rules import RETENTION_BYTES, RETENTION_MS, UNLIMITED
+from ottla.spark.jobs.rules.retention_rules import RETENTION_BYTES, RETENTION_MS, UNLIMITED
 from ottla.wire.messages.describe_remote_log import DescribeRemoteLogRequest
 
 PARTITIONS_PER_REQUEST: Final = 500

@@ -23,7 +23,7 @@ from ottla.client.cluster import ClientConfig, ClusterClient
 from ottla.spark.errors import RemoteStorageError
 from ottla.spark.jobs.metadata_log import Key
 from ottla.spark.jobs.retention_facts import BrokerFacts, broker_facts, present_retention
-from ottla.spark.jobs.retention_rules import (
+from ottla.spark.jobs.rules.retention_rules import (
     RETENTION_BYTES,
     RETENTION_MS,
     UNLIMITED,
@@ -37,7 +37,7 @@ from ottla.spark.jobs.retention_rules import (
 from ottla.spark.jobs.store_access import StoreAccess
 from ottla.spark.jobs.store_partitions import stored_partitions
 from ottla.spark.jobs.tasks import mapped, to_batches
-from ottla.spark.stored_logs import read_state
+from ottla.spark.tiers.stored_logs import read_state
 from ottla.tiered.lineage import Lineage
 from ottla.tiered.manifest import ManifestState
 from ottla.tiered.remote_log import RemoteLog

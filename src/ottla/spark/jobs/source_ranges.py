@@ -18,8 +18,8 @@ from ottla.spark.options import Assign, ByPartition, Offsets, ReadOptions
 from ottla.spark.planner import Task, plan
 from ottla.spark.planning import Found, PartitionFacts, facts_between
 from ottla.spark.raw_options import REMOTE_STORAGE, log
-from ottla.spark.store_session import open_session
-from ottla.spark.stored_logs import find_stored, offsets_by_time, stored_log
+from ottla.spark.tiers.store_session import open_session
+from ottla.spark.tiers.stored_logs import find_stored, offsets_by_time, stored_log
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,7 +1,7 @@
 """An object store as a job reads it: a session that may find nothing."""
 
 from ottla.base.ports import Buffer
-from ottla.spark.store_session import ObjectMissingError, StoreSession
+from ottla.spark.tiers.store_session import ObjectMissingError, StoreSession
 
 
 class StoreAccess(StoreSession):

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 
 from ottla.base.ids import Uuid
 from ottla.base.object_store import ObjectInfo
-from ottla.spark.jobs.findings import FINDINGS_MAX, Finding, Kind, Severity
 from ottla.spark.jobs.metadata_log import Key
+from ottla.spark.jobs.rules.findings import FINDINGS_MAX, Finding, Kind, Severity
 from ottla.spark.jobs.store_access import StoreAccess
 from ottla.tiered.manifest import BASE_EVERY, LISTINGS_MAX, Manifest, first_to_read
 from ottla.tiered.manifest_codec import MANIFEST_BYTES_MAX, decode_manifest

@@ -9,7 +9,7 @@ from ottla.base.object_store import NAMES_PER_DELETE_MAX, Failure, FileSource, S
 from ottla.base.ports import Buffer
 from ottla.spark.errors import OptionError, RemoteStorageError
 from ottla.spark.jobs.store_access import StoreAccess
-from ottla.spark.store_session import POOL
+from ottla.spark.tiers.store_session import POOL
 from ottla.stores.moving import MoveError, move_all
 from ottla.stores.uri import FileUri, StoreUri, StoreUriError, parse_store_uri
 

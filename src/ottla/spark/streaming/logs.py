@@ -15,19 +15,20 @@ from ottla.base.ids import Uuid
 from ottla.client.cluster import SETTLE_SECONDS, ClusterClient
 from ottla.client.offsets import LATEST
 from ottla.client.partitions import TopicPartition
-from ottla.spark import lookup, tier_lookup
+from ottla.spark import lookup
 from ottla.spark.errors import ClusterError, DataLossError
 from ottla.spark.losses import report_losses
 from ottla.spark.options import Assign, ByPartition
 from ottla.spark.planner import Task, facts_of, listed_again, plan_ranges, tasks_of
 from ottla.spark.planning import Found, PartitionFacts, Range, facts_between
-from ottla.spark.store_session import StoreSession, open_session
-from ottla.spark.stored_logs import StoredLog, find_stored, offsets_by_time, stored_log
 from ottla.spark.streaming.advance import OnRecreate, Stretch, Unread, surviving
 from ottla.spark.streaming.offsets import StreamOffset, is_same_id
 from ottla.spark.streaming.options import StreamOptions
-from ottla.spark.tier_planning import Place, Tiers, places_of
-from ottla.spark.tiered_planner import plan_stored
+from ottla.spark.tiers import tier_lookup
+from ottla.spark.tiers.store_session import StoreSession, open_session
+from ottla.spark.tiers.stored_logs import StoredLog, find_stored, offsets_by_time, stored_log
+from ottla.spark.tiers.tier_planning import Place, Tiers, places_of
+from ottla.spark.tiers.tiered_planner import plan_stored
 from ottla.wire.messages.describe_remote_log import DescribeRemoteLogRequest
 
 ATTEMPTS_MAX: Final = 5

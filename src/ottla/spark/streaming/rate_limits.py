@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from ottla.client.partitions import TopicPartition
 from ottla.spark.streaming.advance import Unread
-from ottla.spark.tier_planning import Place
+from ottla.spark.tiers.tier_planning import Place
 from ottla.tiered.segment_files import SegmentPositions
 
 Ends = dict[TopicPartition, int]

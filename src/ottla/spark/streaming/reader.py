@@ -26,7 +26,7 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from ottla.client.partitions import TopicPartition
-from ottla.spark import lookup, tier_lookup
+from ottla.spark import lookup
 from ottla.spark.losses import report_losses
 from ottla.spark.options import Limit
 from ottla.spark.planner import Task
@@ -53,7 +53,8 @@ from ottla.spark.streaming.rate_limits import (
     limited_by_offsets,
 )
 from ottla.spark.tasks import read_task
-from ottla.spark.tier_planning import Place
+from ottla.spark.tiers import tier_lookup
+from ottla.spark.tiers.tier_planning import Place
 
 # pyspark is not type-checked, hence its classes are Any to mypy.
 # mypy: disable-error-code="misc"

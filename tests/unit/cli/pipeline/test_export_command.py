@@ -14,7 +14,7 @@ from ottla.cli.pipeline.export_command import result_json, result_lines
 from ottla.cli.pipeline.range_options import parse_bound, parse_time
 from ottla.spark.jobs.documents import OffsetRange
 from ottla.spark.jobs.export import ExportResult
-from ottla.spark.jobs.export_journal import ExportedFile
+from ottla.spark.jobs.exporting.export_journal import ExportedFile
 from ottla.spark.jobs.source_ranges import Bound
 from tests.unit.cli.conftest import Run
 from tests.unit.spark.fake_broker import ID, TOPIC, FakeBroker

@@ -17,7 +17,7 @@ from ottla.cli.pipeline import audit_text
 from ottla.cli.pipeline.purge_check_command import result_json, result_lines
 from ottla.cli.pipeline.running import last_line, reported_errors
 from ottla.spark.jobs.audit_tasks import Summary
-from ottla.spark.jobs.findings import Finding, Kind, Severity
+from ottla.spark.jobs.rules.findings import Finding, Kind, Severity
 from tests.unit.cli.conftest import Run
 from tests.unit.spark.jobs.support import sound
 from tests.unit.spark.jobs.test_store_partitions import write

@@ -12,9 +12,9 @@ from ottla.log.epoch_cache import EpochCache, EpochEntry
 from ottla.log.producers.producer_snapshot import encode_snapshot
 from ottla.records.batch import iter_headers, restamp
 from ottla.records.builder import encode_batch
-from ottla.spark.jobs.findings import Finding, Kind
-from ottla.spark.jobs.partition_rules import check_partition
-from ottla.spark.jobs.partition_view import PartitionView
+from ottla.spark.jobs.rules.findings import Finding, Kind
+from ottla.spark.jobs.rules.partition_rules import check_partition
+from ottla.spark.jobs.rules.partition_view import PartitionView
 from ottla.tiered.manifest import Manifest
 from ottla.tiered.manifest_codec import encode_manifest
 from ottla.tiered.object_names import ObjectKind, manifest_name, object_name

@@ -13,8 +13,8 @@ from ottla.tiered.metadata_partition import metadata_partition
 from tests.unit.tiered.support import TOPIC, TOPIC_ID
 
 from .fake_cluster import Cluster
+from .rules.test_findings import finding
 from .support import KEY, sound
-from .test_findings import finding
 from .test_store_partitions import write
 
 

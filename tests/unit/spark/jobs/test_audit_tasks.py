@@ -23,7 +23,7 @@ from ottla.spark.jobs.audit_tasks import (
     Work,
     check_bytes,
 )
-from ottla.spark.jobs.findings import Finding, Kind
+from ottla.spark.jobs.rules.findings import Finding, Kind
 from ottla.spark.jobs.store_access import StoreAccess
 from ottla.tiered.object_names import ObjectKind
 from tests.unit.tiered.support import DELETED, DELETING, update

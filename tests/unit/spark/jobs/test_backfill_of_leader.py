@@ -22,7 +22,7 @@ from ottla.log.producers.producer_snapshot import decode_snapshot
 from ottla.records.control import build_marker
 from ottla.spark.errors import ClusterError
 from ottla.spark.jobs.backfill import BackfillOptions, BackfillResult, backfill, plan_backfill
-from ottla.spark.jobs.segment_bytes import check_auxiliary, check_log, index_entries
+from ottla.spark.jobs.rules.segment_bytes import check_auxiliary, check_log, index_entries
 from ottla.tiered.object_names import ObjectKind, object_name
 from ottla.tiered.segment_metadata import SegmentMetadata
 from ottla.wire.messages import commit_segment_copies as commits

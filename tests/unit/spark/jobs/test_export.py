@@ -33,16 +33,16 @@ from ottla.spark.jobs.export import (
     exported,
     plan_export,
 )
-from ottla.spark.jobs.export_files import date_text, days_of
-from ottla.spark.jobs.export_journal import Phase
-from ottla.spark.jobs.export_state import Journal
+from ottla.spark.jobs.exporting.export_files import date_text, days_of
+from ottla.spark.jobs.exporting.export_journal import Phase
+from ottla.spark.jobs.exporting.export_state import Journal
 from ottla.spark.jobs.heartbeat import RunningError
 from ottla.spark.jobs.target_store import TargetStore
-from ottla.spark.store_session import StoreSession
+from ottla.spark.tiers.store_session import StoreSession
 from tests.unit.spark.fake_broker import TIERED, TOPIC, FakeBroker, Log
 from tests.unit.spark.jobs.fake_spark import FakeSpark
-from tests.unit.spark.test_tiered_planner import new_store
 from tests.unit.spark.tiered_log import half_copied
+from tests.unit.spark.tiers.test_tiered_planner import new_store
 from tests.unit.stores.moto_server import MotoServer
 
 PARTITIONS = 3
@@ -579,8 +579,8 @@ def test_dates(micros: int | None, text: str) -> None:
 def test_many_dates_in_one_task(
     broker: FakeBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ottla.spark.jobs.export_files.FILES_OPEN_MAX", 2)
-    monkeypatch.setattr("ottla.spark.jobs.export_files.GROUP_BYTES", 100)
+    monkeypatch.setattr("ottla.spark.jobs.exporting.export_files.FILES_OPEN_MAX", 2)
+    monkeypatch.setattr("ottla.spark.jobs.exporting.export_files.GROUP_BYTES", 100)
     for number in range(6):
         fill(broker, 7, begin_ms=BEGIN_MS - 5 * number * DAY_MS)
     run(broker, tmp_path)

@@ -53,7 +53,7 @@ def target() -> Iterator[FakeBroker]:
 
 @pytest.fixture(autouse=True)
 def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ottla.spark.sink.BUFFER_BYTES", 1)
+    monkeypatch.setattr("ottla.spark.writing.sink.BUFFER_BYTES", 1)
     monkeypatch.setattr("ottla.spark.options.FETCH_BYTES", 1)
 
 

@@ -13,10 +13,10 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from ottla.base.object_store import ObjectInfo
-from ottla.spark.jobs.findings import Finding
 from ottla.spark.jobs.metadata_log import UserLog
-from ottla.spark.jobs.partition_rules import check_partition
-from ottla.spark.jobs.partition_view import PartitionView
+from ottla.spark.jobs.rules.findings import Finding
+from ottla.spark.jobs.rules.partition_rules import check_partition
+from ottla.spark.jobs.rules.partition_view import PartitionView
 from ottla.tiered.copy_plan import copied_offset
 from ottla.tiered.lineage import Lineage
 from ottla.tiered.manifest import Manifest

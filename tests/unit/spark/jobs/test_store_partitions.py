@@ -7,7 +7,7 @@ import pytest
 
 from ottla.base.ids import uuid_text
 from ottla.spark.errors import OptionError, RemoteStorageError
-from ottla.spark.jobs.findings import Kind
+from ottla.spark.jobs.rules.findings import Kind
 from ottla.spark.jobs.store_access import StoreAccess
 from ottla.spark.jobs.store_partitions import list_partition, stored_partitions
 from ottla.tiered.manifest import Manifest

@@ -17,7 +17,7 @@ from ottla.spark.streaming.rate_limits import (
     is_delayed,
     limited_by_offsets,
 )
-from ottla.spark.tier_planning import Place
+from ottla.spark.tiers.tier_planning import Place
 from ottla.tiered.segment_files import SegmentPositions
 
 

@@ -36,8 +36,8 @@ from ottla.spark.streaming.reader import StreamReader
 from ottla.wire.messages.list_offsets import ListOffsetsRequest
 from ottla.wire.messages.metadata import MetadataRequest
 from tests.unit.spark.fake_broker import DROP, ID, TIERED, TOPIC, FakeBroker, Log
-from tests.unit.spark.test_tiered_planner import new_store
 from tests.unit.spark.tiered_log import TieredLog, half_copied
+from tests.unit.spark.tiers.test_tiered_planner import new_store
 
 OTHER = Uuid(b"j" * 16)
 NOTHING = {"v": 1, "t": {}}

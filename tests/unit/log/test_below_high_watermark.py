@@ -120,7 +120,7 @@ def test_a_note_that_cannot_be_removed_is_emptied() -> None:
     dirs.note_running(7, "monday")
     node.disk.fail("remove", path=names.RUNNING)
     dirs.fail(log, OSError(errno.EIO, "fsync"))
-    assert noted(node) == [-1, 7]
+    assert noted(node) == [-1, -1]
 
 
 def test_a_sync_that_fails_at_the_stop_takes_the_note() -> None:
@@ -134,4 +134,4 @@ def test_a_sync_that_fails_at_the_stop_takes_the_note() -> None:
     node.stop(dirs)
     assert not node.disk.exists(f"/d1/{names.CLEAN_SHUTDOWN}")
     assert node.disk.exists(f"/d2/{names.CLEAN_SHUTDOWN}")
-    assert noted(node) == [-1, 7]
+    assert noted(node) == [-1, -1]

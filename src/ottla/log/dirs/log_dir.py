@@ -286,13 +286,9 @@ class LogDir:
             return completed(self.error)
         written = self._writes[names.RUNNING].write(lambda: encode_running(broker_epoch, boot_id))
         known = len(self.below_high_watermark)
-        # Meanwhile the directory may have failed, or a log been found below its high watermark.
+        # Meanwhile a log may have been found below its high watermark.
         written.then(
-            lambda _: (
-                self.mark_unclean()
-                if self.error is not None or known < len(self.below_high_watermark)
-                else None
-            )
+            lambda _: self.mark_unclean() if known < len(self.below_high_watermark) else None
         )
         return written
 

@@ -11,6 +11,7 @@ Source: LogManager; KIP-112, KIP-858.
 import errno
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from itertools import islice
 from typing import NamedTuple
 
@@ -100,6 +101,7 @@ class LogDirs:
         self._clock = clock
         self._timers = timers
         self._recovery_threads = recovery_threads
+        self._has_failed = False  # A directory, since the start.
         self.ports = LogPorts(
             disk=disk,
             files=FileCache(disk, open_files_max),
@@ -396,9 +398,26 @@ class LogDirs:
     # --- checkpoints ---------------------------------------------------------------------
 
     def note_running(self, broker_epoch: int, boot_id: str) -> None:
-        """Write the broker epoch and boot id into each directory, in workers."""
+        """Write the broker epoch and boot id into each directory, in workers.
+
+        Not once one has failed: the next start is one after an unclean shutdown then.
+        """
+        if self._has_failed:
+            return
         for directory in self.online_dirs:
-            directory.write_running(broker_epoch, boot_id)
+            written = directory.write_running(broker_epoch, boot_id)
+            # Meanwhile one may have failed.
+            written.then(lambda _: self._mark_unclean() if self._has_failed else None)
+
+    def _mark_unclean(self) -> None:
+        """Let the next start treat this as an unclean shutdown.
+
+        A disk that fails, or is read-only since, may refuse the removal of its own note, and be
+        repaired while the machine is up: so the notes of the other directories are removed, too.
+        """
+        self._has_failed = True
+        for directory in self.dirs:
+            directory.mark_unclean()
 
     def checkpoint_recovery_points(self) -> None:
         """Write each log's recovery point, in workers."""
@@ -458,7 +477,7 @@ class LogDirs:
     def _take_offline(self, directory: LogDir, error: OSError) -> list[PartitionLog]:
         if directory.error is None:
             directory.error = error
-            directory.mark_unclean()
+            self._mark_unclean()
         lost = list(directory.logs.values())
         for key, log in directory.logs.items():
             directory.add_offline_replica(key, log.topic_id)
@@ -483,16 +502,47 @@ class LogDirs:
     # --- end -----------------------------------------------------------------------------
 
     def shutdown(self, broker_epoch: int = -1) -> Pending[None]:
-        """Flush everything, write the clean shutdown files, release the locks."""
+        """Flush everything, write the clean shutdown files, release the locks.
+
+        The files have the broker epoch only if no directory has failed: none is written before all
+        are flushed.
+        """
         done: Pending[None] = Pending()
         self._async_delete.rename_all_now()
         dirs = self.online_dirs
-        remaining = [len(dirs)]
+        clean: list[LogDir] = []
+        remaining = len(dirs)
+
+        def flushed(directory: LogDir, is_clean: bool, result: BaseException | None) -> None:
+            nonlocal remaining
+            remaining -= 1
+            if is_clean:
+                clean.append(directory)
+            else:
+                directory.release()
+            if remaining == 0:
+                self._write_clean_shutdown_files(clean, broker_epoch, done)
+            if result is not None and not isinstance(result, OSError):
+                raise result
+
+        if not dirs:
+            self._write_clean_shutdown_files(clean, broker_epoch, done)
+        for directory in dirs:
+            self._shut_down(directory, flushed)
+        return done
+
+    def _write_clean_shutdown_files(
+        self, dirs: list[LogDir], broker_epoch: int, done: Pending[None]
+    ) -> None:
+        """Write the files in workers, and release all locks."""
+        epoch = -1 if self._has_failed else broker_epoch
+        remaining = len(dirs)
 
         def ended(directory: LogDir, result: BaseException | None) -> None:
+            nonlocal remaining
             directory.release()
-            remaining[0] -= 1
-            if remaining[0] == 0:
+            remaining -= 1
+            if remaining == 0:
                 self.release()
                 done.complete(None)
             if result is not None and not isinstance(result, OSError):
@@ -502,15 +552,14 @@ class LogDirs:
             self.release()
             done.complete(None)
         for directory in dirs:
-            self._shut_down(directory, broker_epoch, ended)
-        return done
+            self._workers.submit(
+                partial(directory.write_clean_shutdown_file, epoch), partial(ended, directory)
+            )
 
     def _shut_down(
-        self,
-        directory: LogDir,
-        broker_epoch: int,
-        ended: Callable[[LogDir, BaseException | None], None],
+        self, directory: LogDir, ended: Callable[[LogDir, bool, BaseException | None], None]
     ) -> None:
+        """Flush and close a directory's logs; `ended` gets whether it may have the file."""
         clean = directory.may_be_clean
         logs = iter(tuple(directory.logs.values()))
 
@@ -518,7 +567,7 @@ class LogDirs:
             """Close the next logs: a bounded number keeps steps short and few files open."""
             nonlocal clean
             if directory.error is not None:  # It failed meanwhile, which has closed all logs.
-                ended(directory, directory.error)
+                ended(directory, False, directory.error)
                 return
             some = tuple(islice(logs, LOGS_PER_STEP_MAX))
             if not some:
@@ -546,20 +595,17 @@ class LogDirs:
                 for log in directory.logs.values():
                     log.close()
                 # After a failed sync the data may be lost, whatever a second one returns.
-                directory.mark_unclean()
-                ended(directory, result)
+                self._mark_unclean()
+                ended(directory, False, result)
                 return
             for log in some:
                 log.close()
             close_some()
 
         def written(error: OSError | None) -> None:
-            is_clean = clean and error is None
-            # The last write: the file states that everything else was written.
-            self._workers.submit(
-                lambda: directory.write_clean_shutdown_file(broker_epoch) if is_clean else None,
-                lambda result: ended(directory, result),
-            )
+            if error is not None:
+                self._mark_unclean()
+            ended(directory, clean and error is None, error)
 
         close_some()
 

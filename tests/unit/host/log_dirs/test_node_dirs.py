@@ -4,6 +4,7 @@ Method: a disk in memory with formatted log directories; images made from record
 """
 
 import asyncio
+import errno
 from collections.abc import Callable
 from dataclasses import replace
 from types import SimpleNamespace
@@ -459,6 +460,35 @@ def test_a_log_directory_that_failed_may_have_lost_something() -> None:
     harness.workers.run()
     assert log_dir.error is not None
     harness.disk.kill()
+    assert previous_epoch(harness, config, "monday") == -1
+
+
+@pytest.mark.parametrize("end", ["is killed", "stops", "fails to stop"])
+def test_a_disk_that_was_read_only_for_a_while_may_have_lost_something(end: str) -> None:
+    """The note in the directory that failed cannot be removed, and is there once it is mounted
+    again, in the same boot."""
+    harness = Harness()
+    config = formatted(harness)
+    node_dirs = opened(harness, config)
+    load(harness, node_dirs, EMPTY, config)
+    log_dirs = node_dirs.log_dirs
+    log_dirs.note_running(41, "monday")
+    harness.workers.run()
+    for operation in ("write_atomic", "remove", "open", "truncate", "sync"):
+        harness.disk.fail(operation, number=errno.EROFS, path="/b", times=None)
+    if end != "fails to stop":
+        log_dirs.dirs[1].checkpoint(names.RECOVERY_POINTS)
+        harness.workers.run()
+        assert log_dirs.dirs[1].error is not None
+        log_dirs.note_running(42, "monday")
+        harness.workers.run()
+    if end != "is killed":
+        stopped = log_dirs.shutdown(42)
+        harness.workers.run()
+        assert stopped.done
+    harness.disk.kill()
+    harness.disk.faults.clear()
+    assert harness.disk.exists(f"/b/{names.RUNNING}")
     assert previous_epoch(harness, config, "monday") == -1
 
 

@@ -139,6 +139,8 @@ class ReplicaFetcher:
         """Partitions for the next request; some may be paused or removed by then."""
         self._summary = Summary(logger)
         self._session = LeaderSession()
+        self._has_dropped = False
+        """Positions in the response that is being handled were not used."""
         self._busy = False
         self._sent_ms: int | None = None
         """When the session's fetch was sent, while it is in flight."""
@@ -325,7 +327,12 @@ class ReplicaFetcher:
             return
         self._failures = 0
         self._session.answered(response.session_id)
+        self._has_dropped = False
         flushes = self._handle_partitions(response)
+        if self._has_dropped:
+            # The leader sends a high watermark and a log start once in a session, and counts them
+            # as known now.
+            self._session.restart()
         if flushes:
             # The next request carries these logs' ends: they must be durable by then.
             self._busy = True
@@ -380,6 +387,7 @@ class ReplicaFetcher:
             for found in topic.partitions:
                 followed = self._followed.get((topic.topic_id, found.partition_index))
                 if followed is None:
+                    self._drop(found)
                     continue
                 try:
                     self._handle_partition(followed, found, flushes)
@@ -404,6 +412,8 @@ class ReplicaFetcher:
             self.remove(followed.key)
             return
         if requested is None or requested != follower_rules.position_of(log):
+            # It is of a former epoch, or a fetch outside the session was faster.
+            self._drop(found)
             self._changed[followed.key] = None
             return
         reaction = follower_rules.reaction_to(found.error_code)
@@ -431,6 +441,10 @@ class ReplicaFetcher:
                     *(followed.name, self.leader_id, requested.fetch_offset, error),
                 )
             self._back_off(followed)
+
+    def _drop(self, found: wire.PartitionData) -> None:
+        """Leave the response for a partition unused. After an error the leader sends all again."""
+        self._has_dropped = self._has_dropped or not found.error_code
 
     def _append(
         self,

@@ -201,6 +201,35 @@ def test_an_answer_from_before_a_new_epoch_is_dropped() -> None:
     assert open_request(harness).topics[0].partitions[0].current_leader_epoch == 1
 
 
+def test_a_high_watermark_that_is_not_used_is_requested_again() -> None:
+    """The leader sends it once in a session: an idle partition would have the former one for ever.
+
+    The response is of the former epoch, in which the same broker led.
+    """
+    harness = Following(partitions=2)
+    harness.leader.answer(answer(data(stamped(batch("a"), 0, 0)), data(index=1)))
+    harness.commit(PartitionChangeRecord(topic_id=TOPIC_ID, partition_id=0, isr=(2, 1), leader=2))
+    harness.leader.answer(answer(data(high=1)))
+    assert harness.log().high_watermark == 0
+    request = open_request(harness)
+    assert (request.session_id, request.session_epoch) == (SESSION, 0)
+    assert positions(request) == {0: (1, 0), 1: (0, -1)}
+    harness.leader.answer(answer(data(high=1), data(index=1), session=SESSION + 1))
+    assert harness.log().high_watermark == 1
+    assert open_request(harness).session_epoch == 1
+
+
+def test_an_error_that_is_not_used_needs_no_new_session() -> None:
+    """Else each leader that moves away would cost a fetch of all other partitions."""
+    harness = Following(partitions=2)
+    harness.leader.answer(answer(data(), data(index=1)))
+    harness.change(leader=3, epoch=1)
+    harness.leader.answer(answer(data(error=Error.NOT_LEADER_OR_FOLLOWER)))
+    request = open_request(harness)
+    assert (request.session_id, request.session_epoch) == (SESSION, 2)
+    assert request.forgotten_topics_data[0].partitions == (0,)
+
+
 def test_an_answer_that_comes_after_becoming_leader_is_dropped() -> None:
     harness = Following()
     harness.change(leader=1, epoch=1)

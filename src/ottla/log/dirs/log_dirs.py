@@ -603,8 +603,6 @@ class LogDirs:
             close_some()
 
         def written(error: OSError | None) -> None:
-            if error is not None:
-                self._mark_unclean()
             ended(directory, clean and error is None, error)
 
         close_some()

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from ottla.base.ids import NO_UUID, Uuid
 from ottla.base.limits import LOGS_PER_STEP_MAX
-from ottla.base.pending import Pending, completed
+from ottla.base.pending import Pending, completed, gather
 from ottla.base.ports import Clock, Dice, Disk, Workers
 from ottla.base.timers import Timers
 from ottla.log import names
@@ -507,59 +507,37 @@ class LogDirs:
         The files have the broker epoch only if no directory has failed: none is written before all
         are flushed.
         """
-        done: Pending[None] = Pending()
         self._async_delete.rename_all_now()
         dirs = self.online_dirs
-        clean: list[LogDir] = []
-        remaining = len(dirs)
+        done: Pending[None] = Pending()
 
-        def flushed(directory: LogDir, is_clean: bool, result: BaseException | None) -> None:
-            nonlocal remaining
-            remaining -= 1
-            if is_clean:
-                clean.append(directory)
-            else:
-                directory.release()
-            if remaining == 0:
-                self._write_clean_shutdown_files(clean, broker_epoch, done)
-            if result is not None and not isinstance(result, OSError):
-                raise result
+        def flushed(results: list[bool]) -> None:
+            epoch = -1 if self._has_failed else broker_epoch
+            clean = [each for each, is_clean in zip(dirs, results, strict=True) if is_clean]
+            gather([self._write_clean_shutdown_file(each, epoch) for each in clean]).then(ended)
 
-        if not dirs:
-            self._write_clean_shutdown_files(clean, broker_epoch, done)
-        for directory in dirs:
-            self._shut_down(directory, flushed)
-        return done
-
-    def _write_clean_shutdown_files(
-        self, dirs: list[LogDir], broker_epoch: int, done: Pending[None]
-    ) -> None:
-        """Write the files in workers, and release all locks."""
-        epoch = -1 if self._has_failed else broker_epoch
-        remaining = len(dirs)
-
-        def ended(directory: LogDir, result: BaseException | None) -> None:
-            nonlocal remaining
-            directory.release()
-            remaining -= 1
-            if remaining == 0:
-                self.release()
-                done.complete(None)
-            if result is not None and not isinstance(result, OSError):
-                raise result
-
-        if not dirs:
+        def ended(_: list[None]) -> None:
             self.release()
             done.complete(None)
-        for directory in dirs:
-            self._workers.submit(
-                partial(directory.write_clean_shutdown_file, epoch), partial(ended, directory)
-            )
 
-    def _shut_down(
-        self, directory: LogDir, ended: Callable[[LogDir, bool, BaseException | None], None]
-    ) -> None:
-        """Flush and close a directory's logs; `ended` gets whether it may have the file."""
+        gather([self._flush_and_close(directory) for directory in dirs]).then(flushed)
+        return done
+
+    def _write_clean_shutdown_file(self, directory: LogDir, broker_epoch: int) -> Pending[None]:
+        """Write the file in a worker; one that cannot be written is left out."""
+        written: Pending[None] = Pending()
+
+        def ended(result: BaseException | None) -> None:
+            written.complete(None)
+            if result is not None and not isinstance(result, OSError):
+                raise result
+
+        self._workers.submit(partial(directory.write_clean_shutdown_file, broker_epoch), ended)
+        return written
+
+    def _flush_and_close(self, directory: LogDir) -> Pending[bool]:
+        """Flush and close a directory's logs; complete with whether it may have the file."""
+        done: Pending[bool] = Pending()
         clean = directory.may_be_clean
         logs = iter(tuple(directory.logs.values()))
 
@@ -567,7 +545,7 @@ class LogDirs:
             """Close the next logs: a bounded number keeps steps short and few files open."""
             nonlocal clean
             if directory.error is not None:  # It failed meanwhile, which has closed all logs.
-                ended(directory, False, directory.error)
+                done.complete(False)
                 return
             some = tuple(islice(logs, LOGS_PER_STEP_MAX))
             if not some:
@@ -596,16 +574,19 @@ class LogDirs:
                     log.close()
                 # After a failed sync the data may be lost, whatever a second one returns.
                 self._mark_unclean()
-                ended(directory, False, result)
+                done.complete(False)
+                if not isinstance(result, OSError):
+                    raise result
                 return
             for log in some:
                 log.close()
             close_some()
 
         def written(error: OSError | None) -> None:
-            ended(directory, clean and error is None, error)
+            done.complete(clean and error is None)
 
         close_some()
+        return done
 
     def release(self) -> None:
         """Release the locks: after `shutdown`, or after a refused start."""

@@ -119,8 +119,8 @@ def partition_dir_watch(
         is_over = assignment is Assignment.NOT_OWN_ANY_MORE
         state = None if is_over else _living(sim.image, replica)
         in_sync = state is not None and node.id in state.isr
-        assigned = state is not None and node.id in state.replicas
-        assigned = assigned and assignment is Assignment.OWN
+        is_own = assignment is Assignment.OWN
+        assigned = is_own and state is not None and node.id in state.replicas
         sim.notify(PartitionDirGone(sim.now_ms, node.id, *replica, in_sync, assigned))
 
     def assignment(replica: Replica) -> Assignment:

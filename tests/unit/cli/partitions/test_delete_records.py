@@ -10,7 +10,7 @@ from ottla.base.errors import Error
 from ottla.cli.errors import CommandError
 from ottla.cli.partitions.delete_records import parse_offsets
 from ottla.wire.messages import delete_records as wire
-from tests.unit.cli.conftest import Run
+from tests.unit.cli.conftest import Ran, Run
 from tests.unit.client.fake_broker import FakeBroker, topic
 
 GOOD = '{"partitions": [{"topic": "t", "partition": 1, "offset": 5}, '
@@ -53,6 +53,14 @@ def test_bad_json(text: str, message: str) -> None:
     assert message in str(caught.value)
 
 
+def delete_good(run: Run, broker: FakeBroker, directory: Path, *options: str) -> Ran:
+    """Run the command with GOOD as its file."""
+    file = directory / "cut.json"
+    file.write_text(GOOD)
+    server = ("--bootstrap-server", broker.address)
+    return run("delete-records", *server, "--offset-json-file", str(file), *options)
+
+
 def test_watermarks_and_errors(run: Run, broker: FakeBroker, tmp_path: Path) -> None:
     def delete(request: wire.DeleteRecordsRequest) -> Any:
         return wire.DeleteRecordsResponse(
@@ -74,11 +82,7 @@ def test_watermarks_and_errors(run: Run, broker: FakeBroker, tmp_path: Path) -> 
 
     broker.topics = [topic("t", 2)]
     broker.answer(wire.DeleteRecordsRequest, delete)
-    file = tmp_path / "cut.json"
-    file.write_text(GOOD)
-    ran = run(
-        "delete-records", "--bootstrap-server", broker.address, "--offset-json-file", str(file)
-    )
+    ran = delete_good(run, broker, tmp_path)
     assert ran == (
         1,
         "Executing records delete operation\n"
@@ -112,11 +116,7 @@ def test_what_was_deleted_is_shown_where_another_leader_fails(
     broker.topics = [replace(found, partitions=(first, replace(second, leader_id=2)))]
     broker.others = {2: None}
     broker.answer(wire.DeleteRecordsRequest, delete)
-    file = tmp_path / "cut.json"
-    file.write_text(GOOD)
-    ran = run(
-        "delete-records", "--bootstrap-server", broker.address, "--offset-json-file", str(file)
-    )
+    ran = delete_good(run, broker, tmp_path)
     assert ran == (
         1,
         "Executing records delete operation\n"
@@ -166,12 +166,7 @@ def test_a_partition_without_a_leader_does_not_hold_up_the_others(
     broker.topics = [replace(found, partitions=(first, replace(second, leader_id=-1)))]
     leaders = Leaders()
     broker.answer(wire.DeleteRecordsRequest, leaders)
-    file = tmp_path / "cut.json"
-    file.write_text(GOOD)
-    ran = run(
-        "delete-records", "--bootstrap-server", broker.address, "--offset-json-file", str(file),
-        "--timeout", "0.5",
-    )  # fmt: skip
+    ran = delete_good(run, broker, tmp_path, "--timeout", "0.5")
     assert ran == (
         1,
         "Executing records delete operation\n"
@@ -190,11 +185,7 @@ def test_what_a_former_leader_refuses_is_asked_for_again(
     leaders = Leaders(t_1=[Error.NOT_LEADER_OR_FOLLOWER] * 2)
     broker.topics = [topic("t", 2)]
     broker.answer(wire.DeleteRecordsRequest, leaders)
-    file = tmp_path / "cut.json"
-    file.write_text(GOOD)
-    ran = run(
-        "delete-records", "--bootstrap-server", broker.address, "--offset-json-file", str(file)
-    )
+    ran = delete_good(run, broker, tmp_path)
     assert (ran.code, ran.out.splitlines()[-2:]) == (
         0,
         ["partition: t-0\tlow_watermark: 7", "partition: t-1\tlow_watermark: 7"],
@@ -207,11 +198,7 @@ def test_a_partition_that_the_response_does_not_contain_failed(
 ) -> None:
     broker.topics = [topic("t", 2)]
     broker.answer(wire.DeleteRecordsRequest, lambda _: wire.DeleteRecordsResponse(topics=()))
-    file = tmp_path / "cut.json"
-    file.write_text(GOOD)
-    ran = run(
-        "delete-records", "--bootstrap-server", broker.address, "--offset-json-file", str(file)
-    )
+    ran = delete_good(run, broker, tmp_path)
     assert ran.err == "ottla delete-records: 2 of 2 partitions failed: see above\n"
 
 
@@ -219,11 +206,7 @@ def test_an_unknown_partition_is_named(run: Run, broker: FakeBroker, tmp_path: P
     leaders = Leaders()
     broker.topics = [topic("t", 1)]
     broker.answer(wire.DeleteRecordsRequest, leaders)
-    file = tmp_path / "cut.json"
-    file.write_text(GOOD)
-    ran = run(
-        "delete-records", "--bootstrap-server", broker.address, "--offset-json-file", str(file)
-    )
+    ran = delete_good(run, broker, tmp_path)
     assert ran.out.splitlines()[-2:] == [
         "partition: t-0\tlow_watermark: 7",
         "partition: t-1\terror: This server does not host this topic-partition. "

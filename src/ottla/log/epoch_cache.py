@@ -122,7 +122,8 @@ class EpochCache:
         before = len(self._kept)
         ends = [each.start_offset for each in self._kept[1:]]
         del self._kept[: bisect_right(ends, start_offset)]
-        if not self._starts or start_offset >= self._starts[0]:
+        # Of a log that was truncated to its log start nothing says where that is.
+        if self._starts and start_offset >= self._starts[0]:
             self._kept.clear()
         self.has_dropped = self.has_dropped or len(self._kept) < before
 

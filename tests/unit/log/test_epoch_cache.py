@@ -139,6 +139,20 @@ def test_the_file_keeps_nothing_of_another_log() -> None:
     assert EpochCache.decode(epochs.encode()).entries == ()
 
 
+def test_a_log_that_is_truncated_to_its_start_keeps_the_epochs_before_in_the_file() -> None:
+    """The log start is durable at 1 only, and a crash takes it back there."""
+    epochs = EpochCache()
+    for epoch in (1, 2, 3):
+        epochs.assign(epoch, epoch - 1)
+    epochs.truncate_from_start(2, keep_in_file=True)
+    epochs.truncate_from_end(2)
+    epochs.start_durable(1)
+    assert EpochCache.decode(epochs.encode()).entries == (EpochEntry(2, 1),)
+    epochs.assign(4, 2)
+    epochs.start_durable(2)
+    assert EpochCache.decode(epochs.encode()).entries == (EpochEntry(4, 2),)
+
+
 @given(st.lists(st.tuples(st.integers(0, 4), st.integers(1, 3)), max_size=30))
 def test_the_epoch_of_each_offset_is_remembered(steps: list[tuple[int, int]]) -> None:
     """Leaders write some records in growing epochs, logs are cut at both ends."""
@@ -148,7 +162,8 @@ def test_the_epoch_of_each_offset_is_remembered(steps: list[tuple[int, int]]) ->
     for kind, count in steps:
         end = len(whole)
         if kind == 0:
-            epoch = (epochs.latest_epoch if epochs.latest_epoch >= 0 else 0) + count
+            # The cache may be empty, with the log start right behind records of older epochs.
+            epoch = (whole[-1] if whole else 0) + count
             epochs.assign(epoch, end)
             whole += [epoch] * count
         elif kind == 1 and end > start:

@@ -24,13 +24,13 @@ import os
 import posixpath
 from collections.abc import Iterable
 
-from ottla.base.ids import Uuid
+from ottla.base.ids import NO_UUID, Uuid, uuid_text
 from ottla.base.ports import Disk
 from ottla.broker.logs.log_values import log_values
 from ottla.host.kraft.quorum_log import open_quorum_storage
 from ottla.host.kraft.quorum_storage import FROM_BACKUP, QuorumStorage
 from ottla.host.log_dirs.descriptors import descriptor_limit, plan
-from ottla.host.log_dirs.storage import StorageError, read_meta_properties
+from ottla.host.log_dirs.storage import StorageError, read_meta_properties, write_directory_id
 from ottla.host.node_ports import NodePorts
 from ottla.host.steps import Steps, wait
 from ottla.log import names
@@ -204,6 +204,7 @@ def open_node_dirs(config: NodeConfig, ports: NodePorts) -> NodeDirs:
     locked = paths if config.is_broker else [metadata_path]
     log_dirs = lock_log_dirs(config, ports, locked, cluster_id=cluster_id)
     try:
+        _format_new_dirs(config, ports, log_dirs, cluster_id)
         quorum = open_quorum_storage(
             disk,
             metadata_path,
@@ -229,6 +230,37 @@ def open_node_dirs(config: NodeConfig, ports: NodePorts) -> NodeDirs:
         log_dirs=log_dirs,
         previous_epoch=left,
     )
+
+
+def _format_new_dirs(
+    config: NodeConfig, ports: NodePorts, log_dirs: LogDirs, cluster_id: str
+) -> None:
+    """Give a directory id to each log directory that has none: its disk was added or replaced.
+
+    The controller knows log directories by their ids alone. It would not learn that one without an
+    id failed, and the replicas in it would stay leaders.
+    Source: KafkaRaftServer.initializeLogDirs; KIP-858. Raises: StartError.
+    """
+    for directory in log_dirs.online_dirs:
+        if directory.directory_id != NO_UUID:
+            continue
+        path = directory.path
+        try:
+            found = read_meta_properties(ports.disk, path)
+            if found is not None and found.version == 0:
+                raise StartError(
+                    f"{path} was formatted for ZooKeeper mode, and process.roles is set: remove"
+                    " process.roles, or set other log.dirs"
+                )
+            directory.directory_id = write_directory_id(
+                ports.disk, path, cluster_id, config.node_id, ports.dice
+            )
+        except OSError as error:
+            directory.error = error
+            if not log_dirs.online_dirs:
+                raise _start_error(error, path) from None
+            continue
+        log.info("formatted %s with directory id %s", path, uuid_text(directory.directory_id))
 
 
 def _start_error(error: DirectoryRefused | OSError, path: str) -> StartError:

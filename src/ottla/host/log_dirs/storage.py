@@ -177,7 +177,6 @@ def _format_dir(
     clock: Clock,
     bootstrap: tuple[Record, ...],
 ) -> FormattedDir:
-    directory_id = random_uuid(dice)
     disk.mkdir(path)
     content = encode_snapshot(
         map(encode_record, bootstrap),
@@ -186,15 +185,21 @@ def _format_dir(
         last_contained_ms=clock.now_ms(),
     )
     disk.write_atomic(posixpath.join(path, BOOTSTRAP_NAME), b"".join(content))
+    # Last: a log directory counts as formatted once it has this file.
+    return FormattedDir(path, write_directory_id(disk, path, cluster_id, node_id, dice))
+
+
+def write_directory_id(disk: Disk, path: str, cluster_id: str, node_id: int, dice: Dice) -> Uuid:
+    """Write a meta.properties with a new directory id, and return that. Raises: OSError."""
+    directory_id = random_uuid(dice)
     properties = MetaProperties(
         version=META_PROPERTIES_VERSION,
         cluster_id=cluster_id,
         node_id=node_id,
         directory_id=directory_id,
     )
-    # Last: a log directory counts as formatted once it has this file.
     disk.write_atomic(posixpath.join(path, META_PROPERTIES), encode_meta_properties(properties))
-    return FormattedDir(path, directory_id)
+    return directory_id
 
 
 def read_meta_properties(disk: Disk, path: str) -> MetaProperties | None:

@@ -12,13 +12,18 @@ from typing import Any, cast
 
 import pytest
 
-from ottla.base.ids import Uuid
+from ottla.base.ids import Uuid, uuid_text
 from ottla.host.log_dirs.node_dirs import NodeDirs, StartError, open_node_dirs
 from ottla.host.log_dirs.storage import format_storage
 from ottla.host.node_ports import NodePorts
 from ottla.host.steps import drive_async
 from ottla.log import names
 from ottla.log.dirs.checkpoints import encode_clean_shutdown, encode_offsets
+from ottla.log.dirs.meta_properties import (
+    MetaProperties,
+    decode_meta_properties,
+    encode_meta_properties,
+)
 from ottla.log.dirs.partition_metadata import encode_partition_metadata
 from ottla.metadata.deletions import (
     NOT_FINISHED,
@@ -154,6 +159,81 @@ def test_a_controller_locks_its_metadata_log_directory_only() -> None:
     node_dirs = opened(harness, config)
     assert [each.path for each in node_dirs.log_dirs.dirs] == ["/meta"]
     node_dirs.close()
+
+
+META = f"/b/{names.META_PROPERTIES}"
+
+
+@pytest.mark.parametrize(
+    "found",
+    [None, f"version=1\ncluster.id={CLUSTER_ID}\nnode.id=3\n".encode()],
+    ids=["an empty disk", "no directory id"],
+)
+def test_a_log_directory_without_an_id_gets_one_at_the_start(
+    found: bytes | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As of a disk that was added or replaced, or formatted by Kafka before 3.7."""
+    caplog.set_level("INFO")
+    harness = Harness()
+    config = formatted(harness)
+    others = harness.disk.read_bytes(f"/a/{names.META_PROPERTIES}")
+    harness.disk.remove(META)
+    if found is not None:
+        harness.disk.write_atomic(META, found)
+    node_dirs = opened(harness, config)
+    assert len(set(node_dirs.directory_ids)) == 2
+    given = node_dirs.directory_ids
+    written = decode_meta_properties(harness.disk.read_bytes(META))
+    assert written == MetaProperties(
+        version=1, cluster_id=CLUSTER_ID, node_id=3, directory_id=given[1]
+    )
+    assert harness.disk.read_bytes(f"/a/{names.META_PROPERTIES}") == others
+    assert f"formatted /b with directory id {uuid_text(given[1])}" in caplog.text
+    node_dirs.close()
+    caplog.clear()
+    again = opened(harness, config)
+    assert again.directory_ids == given
+    assert "formatted" not in caplog.text
+
+
+def test_an_empty_disk_counts_as_an_unclean_shutdown() -> None:
+    harness = Harness()
+    config = formatted(harness)
+    clean = encode_clean_shutdown(7)
+    harness.disk.write_atomic(f"/a/{names.CLEAN_SHUTDOWN}", clean)
+    harness.disk.remove(META)
+    assert opened(harness, config).previous_broker_epoch == -1
+
+
+def test_a_new_disk_that_cannot_be_formatted_is_offline() -> None:
+    harness = Harness()
+    config = formatted(harness)
+    harness.disk.remove(META)
+    harness.disk.fail("write_atomic", path="/b", number=errno.EROFS)
+    node_dirs = opened(harness, config)
+    assert [each.path for each in node_dirs.log_dirs.offline_dirs] == ["/b"]
+    assert len(node_dirs.directory_ids) == 1
+
+
+def test_a_new_disk_that_cannot_be_formatted_stops_the_start_if_it_is_the_only_one() -> None:
+    harness = Harness()
+    config = formatted(harness, log_dirs="/b", metadata_log_dir="/meta")
+    harness.disk.remove(META)
+    harness.disk.fail("write_atomic", path="/b", number=errno.EROFS)
+    with pytest.raises(StartError, match="/b"):
+        opened(harness, config)
+    opened(harness, config).close()
+
+
+def test_a_log_directory_of_zookeeper_mode_is_refused_and_stays_as_it_is() -> None:
+    harness = Harness()
+    config = formatted(harness)
+    data = encode_meta_properties(MetaProperties(version=0, cluster_id=CLUSTER_ID, node_id=3))
+    harness.disk.write_atomic(META, data)
+    with pytest.raises(StartError, match="/b was formatted for ZooKeeper mode"):
+        opened(harness, config)
+    assert harness.disk.read_bytes(META) == data
+    opened(harness, NodeConfig.parse(PROPERTIES | {"log.dirs": "/a"})).close()
 
 
 def image_of(*topics: tuple[str, Uuid, tuple[int, ...]]) -> ClusterImage:

@@ -1,0 +1,95 @@
+"""A disk of a broker is replaced by an empty one, or added, and later it fails, too.
+
+Method: simulated clusters of three brokers, all partitions on all of them, written to with acks=all
+and min.insync.replicas=2. `log.dirs` is /data,/more; what is mounted at /more comes and goes while
+the broker is down. Formatting it by hand is not needed, as in Kafka: the start does it.
+"""
+
+import pytest
+
+from ottla.base.ids import Uuid
+from ottla.metadata.topics import PartitionImage
+from ottla.testing.sim import Sim
+from ottla.testing.sim.node import SimNode
+from tests.drawn import drawn_seeds
+from tests.unit.testing.sim.requests import TOPIC, Writer
+
+pytestmark = pytest.mark.drawn(2)
+
+PARTITIONS = 6
+MORE = "/more"
+CONFIG = {
+    "log.dirs": f"/data,{MORE}",
+    "min.insync.replicas": "2",
+    "leader.imbalance.check.interval.seconds": "5",
+}
+
+
+class Story:
+    """A cluster of which broker 1 gets another disk at /more."""
+
+    def __init__(self, seed: int) -> None:
+        self.sim = sim = Sim(seed, controllers=1, config=CONFIG)
+        self.node: SimNode = sim.nodes[1]
+        self.writer = Writer(sim, copies=3, partitions=PARTITIONS, pause_ms=50)
+
+    def partitions(self) -> dict[int, PartitionImage]:
+        topic = self.sim.image.topics.by_name(TOPIC)
+        return {} if topic is None else dict(topic.partitions)
+
+    def all_in_sync(self) -> bool:
+        states = self.partitions().values()
+        return bool(states) and all(len(each.isr) == 3 for each in states)
+
+    def led_by_the_node(self) -> set[int]:
+        return {number for number, each in self.partitions().items() if each.leader == self.node.id}
+
+    def until_in_sync(self) -> None:
+        self.sim.run_until(self.all_in_sync, limit_ms=120_000)
+        self.sim.run(ms=5_000)
+
+    def come_back_with_an_empty_disk(self) -> None:
+        self.node.crash(lose_unflushed=False)
+        self.node.disk.rmtree(MORE)
+        self.node.disk.mkdir(MORE)
+        self.sim.run(ms=2_000)
+        self.node.restart()
+        self.sim.run_until(lambda: self.node.serves, limit_ms=60_000)
+
+    def logs_in_more(self) -> set[int]:
+        assert self.node.broker is not None
+        for each in self.node.broker.log_dirs.dirs:
+            if each.path == MORE:
+                return {partition for topic, partition in each.logs if topic == TOPIC}
+        raise AssertionError(self.node.config.log_dirs)
+
+    def directory_id(self) -> Uuid:
+        """The id of what is at /more, which the broker has registered."""
+        assert self.node.broker is not None
+        [found] = [each for each in self.node.broker.log_dirs.dirs if each.path == MORE]
+        assert found.directory_id in self.sim.image.brokers[self.node.id].log_dirs
+        return found.directory_id
+
+    def all_are_written(self) -> None:
+        count = self.writer.acknowledged
+        self.sim.run_until(lambda: self.writer.acknowledged > count + 50, limit_ms=60_000)
+
+
+@pytest.mark.parametrize("seed", drawn_seeds(1, of=3))
+def test_an_empty_disk_is_filled_from_the_leaders_and_may_fail_again(seed: int) -> None:
+    story = Story(seed)
+    story.until_in_sync()
+    former = story.directory_id()
+    story.come_back_with_an_empty_disk()
+    story.until_in_sync()
+    given = story.directory_id()
+    assert given != former
+    held = story.logs_in_more()
+    assert held
+    assert {story.partitions()[each].directory(story.node.id) for each in held} == {given}
+    # Leaders return to the preferred replicas.
+    story.sim.run_until(lambda: bool(story.led_by_the_node() & held), limit_ms=60_000)
+    story.node.disk.fail(path=f"{MORE}/", times=None)
+    story.sim.run_until(lambda: not story.led_by_the_node() & held, limit_ms=30_000)
+    assert story.node.serves
+    story.all_are_written()

@@ -45,9 +45,15 @@ class OsFile:
         return self._descriptor
 
     def read_at(self, position: int, count: int) -> bytes:
-        data = os.pread(self._descriptor, count, position)
-        if len(data) == count or not data:
-            return data
+        try:
+            data = os.pread(self._descriptor, count, position)
+            if len(data) == count or not data:
+                return data
+            return self._read_rest(data, position, count)
+        except OSError as error:
+            raise self._named(error) from None
+
+    def _read_rest(self, data: bytes, position: int, count: int) -> bytes:
         # A read may come back short before the end of the file, as after a signal.
         parts = [data]
         done = len(data)
@@ -60,18 +66,24 @@ class OsFile:
         return b"".join(parts)
 
     def append(self, buffers: Sequence[Buffer]) -> int:
-        if len(buffers) == 1:
-            buffer = buffers[0]
-            length = len(buffer)
-            written = _pwrite(self._descriptor, buffer, self._end)
-            if written != length:
-                self._write_rest(memoryview(buffer)[written:], self._end + written)
-            self._end += length
-            return length
+        try:
+            if len(buffers) == 1:
+                buffer = buffers[0]
+                total = len(buffer)
+                written = _pwrite(self._descriptor, buffer, self._end)
+                if written != total:
+                    self._write_rest(memoryview(buffer)[written:], self._end + written)
+            else:
+                total = self._append_all(buffers)
+        except OSError as error:
+            raise self._named(error) from None
+        self._end += total
+        return total
+
+    def _append_all(self, buffers: Sequence[Buffer]) -> int:
         total = 0
         for start in range(0, len(buffers), VECTORS_MAX):
             total += self._append_vectors(buffers[start : start + VECTORS_MAX], self._end + total)
-        self._end += total
         return total
 
     def _append_vectors(self, buffers: Sequence[Buffer], position: int) -> int:
@@ -91,25 +103,39 @@ class OsFile:
             position += written
 
     def write_at(self, position: int, data: Buffer) -> None:
-        self._write_rest(memoryview(data), position)
+        try:
+            self._write_rest(memoryview(data), position)
+        except OSError as error:
+            raise self._named(error) from None
         self._end = max(self._end, position + len(data))
 
     def size(self) -> int:
         return os.fstat(self._descriptor).st_size
 
     def truncate(self, size: int) -> None:
-        os.ftruncate(self._descriptor, size)
+        try:
+            os.ftruncate(self._descriptor, size)
+        except OSError as error:
+            raise self._named(error) from None
         self._end = size
 
     def sync(self) -> None:
         began_ns = time.perf_counter_ns()
-        os.fdatasync(self._descriptor)
+        try:
+            os.fdatasync(self.fileno())
+        except OSError as error:
+            raise self._named(error) from None
         self._syncs.add(time.perf_counter_ns() - began_ns)
 
     def close(self) -> None:
         descriptor, self._descriptor = self._descriptor, -1
         if descriptor >= 0:
             os.close(descriptor)
+
+    def _named(self, error: OSError) -> OSError:
+        """Return an error of a descriptor with the file's name, for whoever reads the log."""
+        error.filename = self.path
+        return error
 
 
 class SyncTimes:

@@ -6,15 +6,16 @@ follows by itself.
 
 import errno
 import os
+import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from ottla.base.ports import Disk
-from ottla.host.log_dirs.disk import VECTORS_MAX, OsDisk
+from ottla.host.log_dirs.disk import VECTORS_MAX, OsDisk, OsFile
 from ottla.testing.disk import MemoryDisk
 
 
@@ -303,6 +304,29 @@ def test_a_lock_excludes_other_processes(tmp_path: Path) -> None:
     release()
     free = subprocess.run([sys.executable, "-c", attempt], capture_output=True, check=False)
     assert free.returncode == 0, free.stderr
+
+
+@pytest.mark.parametrize(
+    "operation",
+    [
+        lambda file: file.read_at(0, 1),
+        lambda file: file.append((b"x",)),
+        lambda file: file.append((b"x", b"y")),
+        lambda file: file.write_at(0, b"x"),
+        lambda file: file.truncate(1),
+        lambda file: file.sync(),
+    ],
+    ids=["read_at", "append", "append of two", "write_at", "truncate", "sync"],
+)
+def test_an_error_of_an_open_file_names_the_file(
+    operation: Callable[[OsFile], object], tmp_path: Path
+) -> None:
+    """The system's error of a descriptor has no name; a full disk is found by it."""
+    path = str(tmp_path / "a")
+    file = OsDisk().open(path, create=True)
+    file.close()
+    with pytest.raises(OSError, match=rf"\[Errno {errno.EBADF}\] .*'{re.escape(path)}'"):
+        operation(file)
 
 
 def test_short_writes_are_completed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

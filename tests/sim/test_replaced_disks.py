@@ -1,4 +1,4 @@
-"""A disk of a broker is replaced by an empty one, or added, and later it fails, too.
+"""A disk of a broker is replaced by an empty one, and later that fails, too: no record is lost.
 
 Method: simulated clusters of three brokers, all partitions on all of them, written to with acks=all
 and min.insync.replicas=2. `log.dirs` is /data,/more; what is mounted at /more comes and goes while
@@ -28,8 +28,8 @@ CONFIG = {
 class Story:
     """A cluster of which broker 1 gets another disk at /more."""
 
-    def __init__(self, seed: int) -> None:
-        self.sim = sim = Sim(seed, controllers=1, config=CONFIG)
+    def __init__(self, seed: int, *, zookeeper: bool = False) -> None:
+        self.sim = sim = Sim(seed, controllers=1, zookeeper=zookeeper, config=CONFIG)
         self.node: SimNode = sim.nodes[1]
         self.writer = Writer(sim, copies=3, partitions=PARTITIONS, pause_ms=50)
 
@@ -74,9 +74,41 @@ class Story:
         count = self.writer.acknowledged
         self.sim.run_until(lambda: self.writer.acknowledged > count + 50, limit_ms=60_000)
 
+    def end_offsets(self) -> int:
+        """The sum of the log end offsets on the node, of the directories that are online."""
+        assert self.node.broker is not None
+        logs = self.node.broker.log_dirs.logs()
+        return sum(each.log_end_offset for each in logs if each.topic == TOPIC)
+
+    def fail(self, held: set[int]) -> None:
+        """Once the node leads again from /more, that fails: others lead, and all are written."""
+        self.sim.run_until(lambda: bool(self.led_by_the_node() & held), limit_ms=60_000)
+        self.node.disk.fail(path=f"{MORE}/", times=None)
+        self.sim.run_until(lambda: not self.led_by_the_node() & held, limit_ms=30_000)
+        assert self.node.serves
+        self.all_are_written()
+        assert self.sim.problems == []
+
+
+@pytest.mark.parametrize("zookeeper", [False, True], ids=["kraft", "zookeeper"])
+@pytest.mark.parametrize("seed", drawn_seeds(1, of=3))
+def test_an_empty_disk_is_filled_from_the_leaders_and_may_fail_again(
+    seed: int, zookeeper: bool
+) -> None:
+    story = Story(seed, zookeeper=zookeeper)
+    story.until_in_sync()
+    acknowledged = story.writer.acknowledged
+    assert acknowledged > 50
+    story.come_back_with_an_empty_disk()
+    story.until_in_sync()
+    held = story.logs_in_more()
+    assert held
+    assert story.end_offsets() >= acknowledged
+    story.fail(held)
+
 
 @pytest.mark.parametrize("seed", drawn_seeds(1, of=3))
-def test_an_empty_disk_is_filled_from_the_leaders_and_may_fail_again(seed: int) -> None:
+def test_the_controller_learns_of_the_new_directory_id(seed: int) -> None:
     story = Story(seed)
     story.until_in_sync()
     former = story.directory_id()
@@ -84,12 +116,5 @@ def test_an_empty_disk_is_filled_from_the_leaders_and_may_fail_again(seed: int) 
     story.until_in_sync()
     given = story.directory_id()
     assert given != former
-    held = story.logs_in_more()
-    assert held
-    assert {story.partitions()[each].directory(story.node.id) for each in held} == {given}
-    # Leaders return to the preferred replicas.
-    story.sim.run_until(lambda: bool(story.led_by_the_node() & held), limit_ms=60_000)
-    story.node.disk.fail(path=f"{MORE}/", times=None)
-    story.sim.run_until(lambda: not story.led_by_the_node() & held, limit_ms=30_000)
-    assert story.node.serves
-    story.all_are_written()
+    states = story.partitions()
+    assert {states[each].directory(story.node.id) for each in story.logs_in_more()} == {given}

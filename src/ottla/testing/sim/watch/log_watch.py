@@ -49,6 +49,8 @@ class LogWatch:
         """By (base offset, epoch): CRC, last offset and the node that had it first."""
         self.starts: dict[Key, int] = {}
         """The highest log start that a leader moved for a valid reason."""
+        self.began_ms: dict[Key, list[tuple[int, int]]] = {}
+        """These log starts, each with the first time."""
         self.why_not_expired: Callable[[int, Key, PartitionLog, int, Epochs], str | None]
         self.why_not_expired = no_reason
         """Returns why a leader may not move the start of a log with remote storage from an offset
@@ -74,6 +76,12 @@ class LogWatch:
                 # A replica that has just joined the ISR must have the committed records, too.
                 key, state = (observation.topic_id, observation.partition), observation.state
                 self._look_at_members(key, state.leader, state.leader_epoch)
+
+    def log_started(self, key: Key, start: int) -> None:
+        """Note where a log starts, for a valid reason."""
+        if start > self.starts.get(key, -1):
+            self.starts[key] = start
+            self.began_ms.setdefault(key, []).append((start, self.sim.now_ms))
 
     def _look_at_members(self, key: Key, leader: int, epoch: int) -> None:
         """Check that all members of the ISR reach the leader's high watermark."""
@@ -125,7 +133,7 @@ class WatchedLog:
             watch.report(
                 StartMoved(self._key, self._node, starts[self._key], self._start, text, now_ms)
             )
-        starts[self._key] = max(self._start, starts.get(self._key, 0))
+        watch.log_started(self._key, self._start)
         self._wrap("append_as_leader", self._appended, before=self._appends)
         self._wrap("append_as_follower", self._appended, before=self._appends)
         self._wrap("delete_records", self._records_deleted)
@@ -255,10 +263,9 @@ class WatchedLog:
         start = self.log.log_start_offset
         if start == self._start:
             return
-        starts = self._watch.starts
         if self._partition.leader in (self._node, NO_LEADER):
-            starts[self._key] = max(start, starts.get(self._key, 0))
-        elif start > starts.get(self._key, 0):
+            self._watch.log_started(self._key, start)
+        elif start > self._watch.starts.get(self._key, 0):
             self._moved("no leader's log start")
         self._start = start
 
@@ -298,8 +305,7 @@ class WatchedLog:
             self._moved("retention of uncommitted records")
         elif not self._are_expired(start):
             self._moved("retention of a segment within retention.ms and retention.bytes")
-        starts = self._watch.starts
-        starts[self._key] = max(start, starts.get(self._key, 0))
+        self._watch.log_started(self._key, start)
         self._start = start
 
     def _are_expired(self, start: int) -> bool:

@@ -73,8 +73,6 @@ class TierWatch:
         """The next offset of each metadata partition."""
         self._logs: dict[tuple[int, TopicPartition], tuple[PartitionLog, int, int]] = {}
         """With the incarnation, and when it was opened."""
-        self._begun_ms: defaultdict[TopicPartition, list[tuple[int, int]]] = defaultdict(list)
-        """The log starts that leaders had, each with the first time."""
         self._known: defaultdict[TopicPartition, set[States]] = defaultdict(lambda: {()})
         """The states of a partition's segments after each committed record."""
         self._ends: dict[Uuid, int] = {}
@@ -197,16 +195,9 @@ class TierWatch:
     def _is_new(self, node_id: int, key: TopicPartition, offset: int) -> bool:
         """Tell whether a replica's log was opened after a leader had moved its log start past an
         offset: it has the one of its last checkpoint until it fetches, or leads."""
-        moved = [at_ms for start, at_ms in self._begun_ms[key] if start > offset]
+        begun = self.log_watch.began_ms.get(key, ())
+        moved = [at_ms for start, at_ms in begun if start > offset]
         return bool(moved) and self._logs[node_id, key][2] >= min(moved)
-
-    def look(self) -> None:
-        """Note the log starts of leaders."""
-        for key in self.ledgers:
-            start = self.log_watch.starts.get(key, 0)
-            known = self._begun_ms[key]
-            if not known or known[-1][0] < start:
-                known.append((start, self.sim.now_ms))
 
     def _why_not_expired(
         self, node: int, key: TopicPartition, log: PartitionLog, before: int, epochs: Epochs
@@ -286,7 +277,6 @@ class TierWatch:
         record = None if value is None else decode(value)
         if record is None:
             return
-        self.look()
         key = (record.topic_id, record.partition)
         if isinstance(record, SegmentMetadata):
             self._ends[record.segment_id] = record.end_offset
@@ -375,7 +365,6 @@ class TierWatch:
         found = parse_object_name(name)
         if after is not None or found is None or found.kind is not ObjectKind.LOG:
             return
-        self.look()
         key = (found.topic_id, found.partition)
         segment = self.ledgers[key].segments.get(found.segment_id)
         if segment is not None and segment in self.ledgers[key].readable():

@@ -63,3 +63,22 @@ def test_a_follower_may_count_on_what_was_given_up_a_moment_ago(
     monkeypatch.setattr(watch, "leads", lambda *_key: leads)
     watch._local_start_moved(1, (NO_UUID, 0), LOG, 0)
     assert bool(events) is is_wrong
+
+
+@pytest.mark.parametrize(("opened", "is_new"), [("before", False), ("after", True)])
+def test_a_log_that_is_opened_after_a_leader_moved_its_start_may_lack_what_is_before(
+    opened: str, is_new: bool
+) -> None:
+    """Whether or not a record of remote storage was committed since."""
+    sim = Sim(1, brokers=1, controllers=1)
+    logs = LogWatch(sim, lambda _event: None)
+    watch, key = TierWatch(sim, [].append, logs), (NO_UUID, 0)
+    logs.log_started(key, 12)
+    sim.run(ms=1_000)
+    before_ms = sim.now_ms
+    sim.run(ms=1_000)
+    logs.log_started(key, 24)
+    sim.run(ms=1_000)
+    watch._logs[1, key] = LOG, 1, before_ms if opened == "before" else sim.now_ms
+    assert watch._is_new(1, key, 12) is is_new
+    assert not watch._is_new(1, key, 24)

@@ -5,9 +5,12 @@ and min.insync.replicas=2. `log.dirs` is /data,/more; what is mounted at /more c
 the broker is down. Formatting it by hand is not needed, as in Kafka: the start does it.
 """
 
+from functools import partial
+
 import pytest
 
 from ottla.base.ids import Uuid
+from ottla.metadata.node_config import NodeConfig
 from ottla.metadata.topics import PartitionImage
 from ottla.testing.sim import Sim
 from ottla.testing.sim.node import SimNode
@@ -23,6 +26,10 @@ CONFIG = {
     "min.insync.replicas": "2",
     "leader.imbalance.check.interval.seconds": "5",
 }
+
+
+def is_down(node: SimNode) -> bool:
+    return not node.alive
 
 
 class Story:
@@ -56,6 +63,11 @@ class Story:
         self.node.restart()
         self.sim.run_until(lambda: self.node.serves, limit_ms=60_000)
 
+    def come_back_without_the_directory(self) -> None:
+        """As of an operator who removes it from log.dirs: the other one had a clean shutdown."""
+        self.node.config = NodeConfig.parse({**self.node.config.given, "log.dirs": "/data"})
+        self.node.restart()
+
     def logs_in_more(self) -> set[int]:
         assert self.node.broker is not None
         for each in self.node.broker.log_dirs.dirs:
@@ -79,6 +91,14 @@ class Story:
         assert self.node.broker is not None
         logs = self.node.broker.log_dirs.logs()
         return sum(each.log_end_offset for each in logs if each.topic == TOPIC)
+
+    def all_stop(self) -> None:
+        """Stop all brokers in order, the one with the two disks last."""
+        for node_id in (2, 3, 1):
+            node = self.sim.nodes[node_id]
+            node.stop()
+            self.sim.run_until(partial(is_down, node), limit_ms=60_000)
+        self.sim.run(ms=5_000)
 
     def fail(self, held: set[int]) -> None:
         """Once the node leads again from /more, that fails: others lead, and all are written."""
@@ -118,3 +138,30 @@ def test_the_controller_learns_of_the_new_directory_id(seed: int) -> None:
     assert given != former
     states = story.partitions()
     assert {states[each].directory(story.node.id) for each in story.logs_in_more()} == {given}
+
+
+@pytest.mark.parametrize("change", ["replaced", "removed"])
+@pytest.mark.parametrize("seed", drawn_seeds(1, of=3))
+def test_the_replica_that_was_in_sync_last_does_not_lead_without_its_disk(
+    seed: int, change: str
+) -> None:
+    """After a stop of the whole cluster it starts first, and alone."""
+    story = Story(seed)
+    story.until_in_sync()
+    held = story.logs_in_more()
+    acknowledged = story.writer.acknowledged
+    story.all_stop()
+    states = story.partitions()
+    assert any(story.node.id in (*states[each].isr, *states[each].elr) for each in held)
+    if change == "replaced":
+        story.come_back_with_an_empty_disk()
+    else:
+        story.come_back_without_the_directory()
+    story.sim.run(ms=30_000)
+    assert story.node.serves
+    assert not story.led_by_the_node() & held
+    for node_id in (2, 3):
+        story.sim.nodes[node_id].restart()
+    story.until_in_sync()
+    assert story.end_offsets() >= acknowledged
+    story.all_are_written()

@@ -239,6 +239,8 @@ class QuorumDriver:
             ready = self.node.step(self._inbox.popleft())
             for effect in ready.effects:
                 self._run(effect)
+                if not self.alive:
+                    return
             wake_at_ms = ready.wake_at_ms
         self._wake_at(wake_at_ms)
 

@@ -4,6 +4,7 @@ Method: real controllers and followers over disks in memory. A leader's log gets
 a broken leader writes: its image lacks it, so it continues, and all others read the batch.
 """
 
+import errno
 import re
 from collections.abc import Callable
 from typing import Any
@@ -12,7 +13,9 @@ import pytest
 
 from ottla.base.timers import Timers
 from ottla.host.kraft.metadata_follower import LocalFollower, Publisher
+from ottla.host.kraft.quorum_storage import METADATA_DIR
 from ottla.host.metadata_publication import RETRY_MAX_MS, RETRY_MS, MetadataErrors
+from ottla.log import names
 from ottla.metadata.delta import ClusterDelta, replay
 from ottla.metadata.records import RemoveTopicRecord, TopicRecord, encode_record
 from ottla.raft.snapshots import SnapshotContent, encode_snapshot
@@ -157,6 +160,30 @@ def test_the_broker_beside_a_failing_controller_counts_it() -> None:
 
 
 # -- what cannot be applied --------------------------------------------------------------------
+
+
+def test_a_flush_that_fails_at_once_leaves_no_response_after_it(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The other voters' fetches wait: the step that appends would flush, then answer them."""
+    room = Room()
+    leader = room.elected()
+    leader.write(*(a_topic(number) for number in range(200)))  # The next gets an index entry.
+    room.harness.advance(400)
+    others = [each for each in room.voters.values() if each is not leader]
+    ends = [each.storage.log.end_offset for each in others]
+    assert ends == [leader.storage.log.end_offset] * 2
+    path = (
+        f"/controller-{leader.node_id}/{METADATA_DIR}/{names.segment_name(0, names.OFFSET_INDEX)}"
+    )
+    fault = room.harness.disk.fail("write_at", errno.ENOSPC, path=path, times=None)
+    write(leader, 200)
+    assert fault.hits > 0
+    [failure] = room.failures
+    assert path in failure
+    room.harness.advance(50)
+    assert [each.storage.log.end_offset for each in others] == ends
+    assert "the metadata quorum member failed" not in caplog.text
 
 
 class Applying:

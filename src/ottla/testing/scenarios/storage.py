@@ -114,14 +114,15 @@ def trim(
     wanted = TO_THE_HIGH_WATERMARK
     if random.random() < 0.7:  # A consumer's position is below the high watermark.
         wanted = random.randrange(consumer.positions.get(key, 0) + 1)
-    members = _members(story, key)
+    leader = client.leaders[key].node
+    members = _members(story, key, leader)
     partition = DeleteRecordsPartition(partition_index=number, offset=wanted)
     request = DeleteRecordsRequest(
         topics=(DeleteRecordsTopic(name=name, partitions=(partition,)),),
         timeout_ms=TRIM_TIMEOUT_MS,
     )
     answer = yield from story.admin.send(
-        client.leaders[key].node, request, DELETE_RECORDS_VERSION, REQUEST_TIMEOUT_MS
+        leader, request, DELETE_RECORDS_VERSION, REQUEST_TIMEOUT_MS
     )
     if isinstance(answer, ApiError):
         yield client.refresh()
@@ -140,15 +141,19 @@ def trim(
     story.history.trims.append(Trim(key, wanted, result.low_watermark, starts, story.now_ms))
 
 
-def _members(story: "Story", key: TopicPartition) -> dict[tuple[int, int], int]:
+def _members(
+    story: "Story", key: TopicPartition, leader: int | None = None
+) -> dict[tuple[int, int], int]:
     """Return the log starts of a partition's in-sync replicas, by node and life.
 
+    `leader`: the node that is asked, None = it was. A leader that was paused through the election
+    of the next answers by the ISR that it knew, so nothing is returned where another leads by now.
     Over ZooKeeper a leader may take a member for dead that has just got a new session.
     """
     sim = story.sim
     topic = sim.image.topics.by_id(key[0])
     state = None if topic is None else topic.partitions.get(key[1])
-    if state is None or sim.zookeeper is not None:
+    if state is None or sim.zookeeper is not None or leader not in (None, state.leader):
         return {}
     logs = {node_id: log_of(broker, key) for node_id, broker in brokers_of(sim)}
     return {

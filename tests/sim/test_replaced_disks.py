@@ -10,6 +10,7 @@ from functools import partial
 import pytest
 
 from ottla.base.ids import Uuid
+from ottla.log.dirs.log_dir import LogDir
 from ottla.metadata.node_config import NodeConfig
 from ottla.metadata.topics import PartitionImage
 from ottla.testing.sim import Sim
@@ -68,19 +69,19 @@ class Story:
         self.node.config = NodeConfig.parse({**self.node.config.given, "log.dirs": "/data"})
         self.node.restart()
 
-    def logs_in_more(self) -> set[int]:
+    def more(self) -> LogDir:
         assert self.node.broker is not None
-        for each in self.node.broker.log_dirs.dirs:
-            if each.path == MORE:
-                return {partition for topic, partition in each.logs if topic == TOPIC}
-        raise AssertionError(self.node.config.log_dirs)
+        [found] = [each for each in self.node.broker.log_dirs.dirs if each.path == MORE]
+        return found
+
+    def logs_in_more(self) -> set[int]:
+        return {partition for topic, partition in self.more().logs if topic == TOPIC}
 
     def directory_id(self) -> Uuid:
         """The id of what is at /more, which the broker has registered."""
-        assert self.node.broker is not None
-        [found] = [each for each in self.node.broker.log_dirs.dirs if each.path == MORE]
-        assert found.directory_id in self.sim.image.brokers[self.node.id].log_dirs
-        return found.directory_id
+        directory_id = self.more().directory_id
+        assert directory_id in self.sim.image.brokers[self.node.id].log_dirs
+        return directory_id
 
     def all_are_written(self) -> None:
         count = self.writer.acknowledged

@@ -115,7 +115,7 @@ def trim(
     if random.random() < 0.7:  # A consumer's position is below the high watermark.
         wanted = random.randrange(consumer.positions.get(key, 0) + 1)
     leader = client.leaders[key].node
-    members = _members(story, key, leader)
+    members = _members(story, key, led_by=leader)
     partition = DeleteRecordsPartition(partition_index=number, offset=wanted)
     request = DeleteRecordsRequest(
         topics=(DeleteRecordsTopic(name=name, partitions=(partition,)),),
@@ -142,18 +142,18 @@ def trim(
 
 
 def _members(
-    story: "Story", key: TopicPartition, leader: int | None = None
+    story: "Story", key: TopicPartition, *, led_by: int | None = None
 ) -> dict[tuple[int, int], int]:
     """Return the log starts of a partition's in-sync replicas, by node and life.
 
-    `leader`: the node that is asked, None = it was. A leader that was paused through the election
-    of the next answers by the ISR that it knew, so nothing is returned where another leads by now.
+    `led_by`: nothing is returned where another node leads; None = whoever leads. A leader that was
+    paused through the election of the next answers by the ISR that it knew.
     Over ZooKeeper a leader may take a member for dead that has just got a new session.
     """
     sim = story.sim
     topic = sim.image.topics.by_id(key[0])
     state = None if topic is None else topic.partitions.get(key[1])
-    if state is None or sim.zookeeper is not None or leader not in (None, state.leader):
+    if state is None or sim.zookeeper is not None or led_by not in (None, state.leader):
         return {}
     logs = {node_id: log_of(broker, key) for node_id, broker in brokers_of(sim)}
     return {

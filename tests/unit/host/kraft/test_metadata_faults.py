@@ -159,7 +159,7 @@ def test_the_broker_beside_a_failing_controller_counts_it() -> None:
     assert beside.errors == MetadataErrors(load=1)
 
 
-# -- what cannot be applied --------------------------------------------------------------------
+# -- what cannot be written ----------------------------------------------------------------------
 
 
 def test_a_flush_that_fails_at_once_leaves_no_response_after_it(
@@ -184,6 +184,9 @@ def test_a_flush_that_fails_at_once_leaves_no_response_after_it(
     room.harness.advance(50)
     assert [each.storage.log.end_offset for each in others] == ends
     assert "the metadata quorum member failed" not in caplog.text
+
+
+# -- what cannot be applied --------------------------------------------------------------------
 
 
 class Applying:

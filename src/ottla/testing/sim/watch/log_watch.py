@@ -47,10 +47,8 @@ class LogWatch:
         self.report = report
         self.batches: dict[Key, dict[tuple[int, int], tuple[int, int, int]]] = {}
         """By (base offset, epoch): CRC, last offset and the node that had it first."""
-        self.starts: dict[Key, int] = {}
-        """The highest log start that a leader moved for a valid reason."""
-        self.began_ms: dict[Key, list[tuple[int, int]]] = {}
-        """These log starts, each with the first time."""
+        self.starts: dict[Key, list[tuple[int, int]]] = {}
+        """The log starts that leaders moved for a valid reason, rising, each with when."""
         self.why_not_expired: Callable[[int, Key, PartitionLog, int, Epochs], str | None]
         self.why_not_expired = no_reason
         """Returns why a leader may not move the start of a log with remote storage from an offset
@@ -79,9 +77,14 @@ class LogWatch:
 
     def log_started(self, key: Key, start: int) -> None:
         """Note where a log starts, for a valid reason."""
-        if start > self.starts.get(key, -1):
-            self.starts[key] = start
-            self.began_ms.setdefault(key, []).append((start, self.sim.now_ms))
+        known = self.starts.setdefault(key, [])
+        if not known or known[-1][0] < start:
+            known.append((start, self.sim.now_ms))
+
+    def start_of(self, key: Key, otherwise: int = 0) -> int:
+        """Return the highest log start that a leader moved; `otherwise` where there is none."""
+        known = self.starts.get(key)
+        return known[-1][0] if known else otherwise
 
     def _look_at_members(self, key: Key, leader: int, epoch: int) -> None:
         """Check that all members of the ISR reach the leader's high watermark."""
@@ -126,13 +129,11 @@ class WatchedLog:
         self._start = log.log_start_offset
         self._watermark = log.high_watermark
         self._epoch = -1
-        starts = watch.starts
-        if log.config.remote_storage and self._start > starts.get(self._key, self._start):
+        known = watch.start_of(self._key, self._start)
+        if log.config.remote_storage and self._start > known:
             text = "a start beyond every leader's log start, when it was opened"
             now_ms = watch.sim.now_ms
-            watch.report(
-                StartMoved(self._key, self._node, starts[self._key], self._start, text, now_ms)
-            )
+            watch.report(StartMoved(self._key, self._node, known, self._start, text, now_ms))
         watch.log_started(self._key, self._start)
         self._wrap("append_as_leader", self._appended, before=self._appends)
         self._wrap("append_as_follower", self._appended, before=self._appends)
@@ -196,7 +197,7 @@ class WatchedLog:
         self._end = end = log.log_end_offset
         active = log.segments.active
         self._base, self._position = active.base_offset, active.size
-        if log.log_start_offset > max(start, self._watch.starts.get(self._key, 0)):
+        if log.log_start_offset > max(start, self._watch.start_of(self._key)):
             self._moved("a start beyond every leader's log start")
         self._start = log.log_start_offset
         # An empty log begins with the whole batch that contains its leader's log start.
@@ -265,13 +266,13 @@ class WatchedLog:
             return
         if self._partition.leader in (self._node, NO_LEADER):
             self._watch.log_started(self._key, start)
-        elif start > self._watch.starts.get(self._key, 0):
+        elif start > self._watch.start_of(self._key):
             self._moved("no leader's log start")
         self._start = start
 
     def _start_advanced(self) -> None:
         """Follow a log start that came from the leader, or that a leader's remote tier expired."""
-        start, known = self.log.log_start_offset, self._watch.starts.get(self._key, 0)
+        start, known = self.log.log_start_offset, self._watch.start_of(self._key)
         is_tiered = self.log.config.remote_storage or self._had_prefix
         if is_tiered and self._partition.is_leader and start > known:
             log, epochs = self.log, self._epochs

@@ -122,7 +122,7 @@ class TierWatch:
         if self.sim.image.topics.by_id(key[0]) is None:
             return  # The topic is deleted, and its remote segments may be purged by now.
         start = log.local_log_start_offset
-        begin = max(log.log_start_offset, self.log_watch.starts.get(key, 0))
+        begin = max(log.log_start_offset, self.log_watch.start_of(key))
         gap = self._gap(key, log, begin, start, self._not_learned(node, key))
         if gap is not None:
             self.report(LocalStartMoved(key, node, before, start, gap[0], self.sim.now_ms))
@@ -195,9 +195,8 @@ class TierWatch:
     def _is_new(self, node_id: int, key: TopicPartition, offset: int) -> bool:
         """Tell whether a replica's log was opened after a leader had moved its log start past an
         offset: it has the one of its last checkpoint until it fetches, or leads."""
-        begun = self.log_watch.began_ms.get(key, ())
-        moved = [at_ms for start, at_ms in begun if start > offset]
-        return bool(moved) and self._logs[node_id, key][2] >= min(moved)
+        opened_ms, starts = self.opened_ms(node_id, key), self.log_watch.starts.get(key, ())
+        return any(start > offset and at_ms <= opened_ms for start, at_ms in starts)
 
     def _why_not_expired(
         self, node: int, key: TopicPartition, log: PartitionLog, before: int, epochs: Epochs

@@ -10,7 +10,7 @@ Segments hold one record unless a topic says otherwise, and local disks keep the
 only. The value of a record is its offset. What brokers read in the store is in its history.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from ottla.base.errors import Error
@@ -55,14 +55,25 @@ TOPIC_RESOURCE: Final = 2
 
 
 class Cluster:
-    """Brokers 1, 2 and 3; in KRaft mode a controller beside them."""
+    """Brokers 1, 2 and 3; in KRaft mode a controller beside them.
 
-    def __init__(self, *, zookeeper: bool = False, seed: int = 1) -> None:
+    `late`: brokers that do not start yet: the cluster does not know of them.
+    """
+
+    def __init__(
+        self, *, zookeeper: bool = False, seed: int = 1, late: Collection[int] = ()
+    ) -> None:
         self.sim = sim = Sim(seed, brokers=3, controllers=1, zookeeper=zookeeper, config=CONFIG)
         self.port = sim.client_port("somebody")
-        self.until(
-            lambda: len(sim.image.brokers) == 3 and all(each.serves for each in sim.nodes.values())
-        )
+        waiting = {sim.nodes[each] for each in late}
+        while waiting:
+            self.until(lambda: any(each.alive for each in waiting))
+            started = next(each for each in waiting if each.alive)
+            started.crash()
+            waiting.remove(started)
+        early = [each for each in sim.nodes.values() if each.id not in late]
+        self.until(lambda: all(each.serves for each in early))
+        assert len(sim.image.brokers) == 3 - len(late)
 
     def until(self, holds: Callable[[], bool], limit_ms: int = 120_000) -> None:
         self.sim.run_until(holds, limit_ms=limit_ms)

@@ -250,7 +250,14 @@ METADATA_TOPIC: Final = (
         "rlmm.config.remote.log.metadata.topic.replication.factor",
         Type.SHORT,
         3,
-        "Its replicas.",
+        "Its replicas. It is created once there are as many brokers.",
+        at_least(1),
+    ),
+    _K(
+        "rlmm.config.remote.log.metadata.topic.min.isr",
+        Type.SHORT,
+        2,
+        "Its min.insync.replicas, where it is created.",
         at_least(1),
     ),
     _K(

@@ -241,6 +241,7 @@ def node_properties(
         "offsets.topic.replication.factor": str(min(REPLICAS_MAX, brokers)),
         "transaction.state.log.replication.factor": str(min(REPLICAS_MAX, brokers)),
         "transaction.state.log.min.isr": str(min(MIN_ISR_MAX, brokers)),
+        "rlmm.config.remote.log.metadata.topic.replication.factor": str(min(REPLICAS_MAX, brokers)),
         # As in Kafka's sample properties: a first member does not wait 3 s.
         "group.initial.rebalance.delay.ms": "0",
     }

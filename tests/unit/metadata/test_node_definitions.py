@@ -97,6 +97,7 @@ def test_no_other_names_are_taken() -> None:
         ("remote.log.index.file.cache.total.size.bytes", "1073741824"),
         ("rlmm.config.remote.log.metadata.topic.num.partitions", "50"),
         ("rlmm.config.remote.log.metadata.topic.replication.factor", "3"),
+        ("rlmm.config.remote.log.metadata.topic.min.isr", "2"),
         ("rlmm.config.remote.log.metadata.topic.retention.ms", "-1"),
         ("log.local.retention.ms", "-2"),
         ("log.local.retention.bytes", "-2"),

@@ -103,6 +103,8 @@ def test_nodes_take_their_properties(brokers: int, voters: list[int]) -> None:
         assert config["log.retention.ms"] == 9999
         assert config["offsets.topic.replication.factor"] == min(3, brokers)
         assert config["transaction.state.log.min.isr"] == min(2, brokers)
+        factor = config["rlmm.config.remote.log.metadata.topic.replication.factor"]
+        assert factor == min(3, brokers)
 
 
 def test_metrics_are_beside_each_node() -> None:

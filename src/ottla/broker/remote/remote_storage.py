@@ -39,7 +39,10 @@ from ottla.broker.remote.environment import (
 )
 from ottla.broker.remote.metadata.leader_apis import FetchApi, Fetched, FetchFrom
 from ottla.broker.remote.metadata.metadata_topic import MetadataTopicPorts, RemoteLogMetadata
-from ottla.broker.remote.metadata.metadata_topic_creation import MetadataTopicSettings
+from ottla.broker.remote.metadata.metadata_topic_creation import (
+    REPLICATION_FACTOR,
+    MetadataTopicSettings,
+)
 from ottla.broker.remote.reads.reads import RemoteReader, RemoteReadLimits
 from ottla.broker.remote.reads.remote_segments import RemoteLogs
 from ottla.broker.remote.remote_log_manager import RemoteLogManager
@@ -146,9 +149,8 @@ class RemoteStorage:
         return RemoteLogMetadata(
             MetadataTopicSettings(
                 partitions=config["rlmm.config.remote.log.metadata.topic.num.partitions"],
-                replication_factor=config[
-                    "rlmm.config.remote.log.metadata.topic.replication.factor"
-                ],
+                replication_factor=config[REPLICATION_FACTOR],
+                min_isr=config["rlmm.config.remote.log.metadata.topic.min.isr"],
                 consume_wait_ms=config["rlmm.config.remote.log.metadata.consume.wait.ms"],
             ),
             MetadataTopicPorts(

@@ -45,6 +45,8 @@ def layout(
         "offsets.topic.num.partitions": "2",
         "transaction.state.log.replication.factor": str(copies),
         "transaction.state.log.min.isr": str(max(1, copies - 1)),
+        "rlmm.config.remote.log.metadata.topic.replication.factor": str(copies),
+        "rlmm.config.remote.log.metadata.topic.min.isr": str(max(1, copies - 1)),
         "num.partitions": "2",
         "group.initial.rebalance.delay.ms": "0",
         # No-op records would take most of the run time.
@@ -85,6 +87,8 @@ def zookeeper_layout(brokers: int, *, config: Mapping[str, str]) -> list[dict[st
         "offsets.topic.num.partitions": "2",
         "transaction.state.log.replication.factor": str(copies),
         "transaction.state.log.min.isr": str(max(1, copies - 1)),
+        "rlmm.config.remote.log.metadata.topic.replication.factor": str(copies),
+        "rlmm.config.remote.log.metadata.topic.min.isr": str(max(1, copies - 1)),
         "num.partitions": "2",
         "group.initial.rebalance.delay.ms": "0",
     }

@@ -1,13 +1,14 @@
 """The creation of `__remote_log_metadata`, when the first tiered topic exists.
 
 Every broker requests it from the controller until the metadata has it: one of them wins, and for
-the others it exists already. With fewer live brokers than the replication factor it gets as many
-replicas as there are live brokers.
+the others it exists already. While there are fewer brokers than its replication factor, the
+controller refuses it, and the brokers say so and request it again: with fewer replicas, the loss of
+one disk could take what others have read.
 
 Its records are the only place where remote segments are known, so it keeps them for ever, and is
 not tiered itself.
 
-Source: TopicBasedRemoteLogMetadataManager.createRemoteLogMetadataTopicRequest; KIP-405.
+Source: TopicBasedRemoteLogMetadataManager.newRemoteLogMetadataTopic; KIP-405, KIP-1235.
 """
 
 import logging
@@ -32,6 +33,8 @@ logger = logging.getLogger(__name__)
 
 TIMEOUT_MS: Final = 30_000
 
+REPLICATION_FACTOR: Final = "rlmm.config.remote.log.metadata.topic.replication.factor"
+
 CONFIGS: Final = {
     "cleanup.policy": "delete",
     "retention.bytes": "-1",
@@ -46,6 +49,7 @@ class MetadataTopicSettings:
 
     Fields: `partitions`: rlmm.config.remote.log.metadata.topic.num.partitions;
             `replication_factor`: rlmm.config.remote.log.metadata.topic.replication.factor;
+            `min_isr`: rlmm.config.remote.log.metadata.topic.min.isr;
             `consume_wait_ms`: rlmm.config.remote.log.metadata.consume.wait.ms: how long an append
             waits until it is read back; `checkpoint_interval_ms`: how often the state of the
             readers is saved.
@@ -53,6 +57,7 @@ class MetadataTopicSettings:
 
     partitions: int = 50
     replication_factor: int = 3
+    min_isr: int = 2
     consume_wait_ms: int = 120_000
     checkpoint_interval_ms: int = 60_000
 
@@ -98,17 +103,15 @@ class MetadataTopicCreation:
         is_missing = self._wanted and REMOTE_LOG_METADATA_TOPIC not in self._image.topics
         if not is_missing or self._in_flight or self._timer is not None or self._closed:
             return
-        live = sum(self._image.is_active(broker_id) for broker_id in self._image.brokers)
-        if not live:
-            return  # The metadata will name one.
         self._in_flight = True
+        configs = CONFIGS | {"min.insync.replicas": str(self._settings.min_isr)}
         topic = CreatableTopic(
             name=REMOTE_LOG_METADATA_TOPIC,
             num_partitions=self._settings.partitions,
-            replication_factor=min(self._settings.replication_factor, live),
+            replication_factor=self._settings.replication_factor,
             assignments=(),
             configs=tuple(
-                CreatableTopicConfig(name=name, value=value) for name, value in CONFIGS.items()
+                CreatableTopicConfig(name=name, value=value) for name, value in configs.items()
             ),
         )
         request = CreateTopicsRequest(topics=(topic,), timeout_ms=TIMEOUT_MS)
@@ -138,6 +141,10 @@ def _failure(response: CreateTopicsResponse | ApiError) -> str | None:
     if isinstance(response, ApiError):
         return response.message
     for topic in response.topics:
-        if topic.error_code not in (Error.NONE, Error.TOPIC_ALREADY_EXISTS):
-            return topic.error_message or error_name(topic.error_code)
+        if topic.error_code in (Error.NONE, Error.TOPIC_ALREADY_EXISTS):
+            continue
+        reason = topic.error_message or error_name(topic.error_code)
+        if topic.error_code == Error.INVALID_REPLICATION_FACTOR:
+            return f"{reason.rstrip('.')} (see {REPLICATION_FACTOR})"
+        return reason
     return None

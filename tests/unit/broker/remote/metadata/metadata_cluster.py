@@ -224,7 +224,13 @@ class MetadataCluster:
     """The metadata topic with `partitions` partitions, and brokers 1 to `brokers` that use it."""
 
     def __init__(
-        self, *, partitions: int = 2, brokers: int = 1, topic_exists: bool = True, **settings: int
+        self,
+        *,
+        partitions: int = 2,
+        brokers: int = 1,
+        topic_exists: bool = True,
+        is_tiered: bool = True,
+        **settings: int,
     ) -> None:
         self.timers = Timers()
         self.clock = FakeClock(self.timers)
@@ -234,7 +240,7 @@ class MetadataCluster:
         self.settings = MetadataTopicSettings(**settings)
         self.producer_ids = ProducerIds()
         self.topic_exists = topic_exists
-        self.is_tiered = True
+        self.is_tiered = is_tiered
         self.requests: list[tuple[int, Any]] = []
         self.nodes: dict[int, Node] = {}
         for node_id in range(1, brokers + 1):

@@ -357,14 +357,15 @@ def test_close_answers_what_waits() -> None:
 # -- The topic --
 
 
-def created(error: Error) -> CreateTopicsResponse:
-    result = CreatableTopicResult(name=REMOTE_LOG_METADATA_TOPIC, error_code=error)
+def created(error: Error, message: str | None = None) -> CreateTopicsResponse:
+    result = CreatableTopicResult(
+        name=REMOTE_LOG_METADATA_TOPIC, error_code=error, error_message=message
+    )
     return CreateTopicsResponse(topics=(result,))
 
 
 def test_the_topic_is_created_with_the_first_tiered_topic() -> None:
-    cluster = MetadataCluster(brokers=2, topic_exists=False)
-    cluster.is_tiered = False
+    cluster = MetadataCluster(brokers=2, topic_exists=False, is_tiered=False)
     node = cluster.nodes[1]
     cluster.publish()
     assert not node.forwarder.calls
@@ -373,12 +374,13 @@ def test_the_topic_is_created_with_the_first_tiered_topic() -> None:
     request = node.forwarder.answer(created(Error.NONE))
     (topic,) = request.topics
     assert (topic.name, topic.num_partitions) == (REMOTE_LOG_METADATA_TOPIC, 50)
-    assert topic.replication_factor == 2  # Of three, as two brokers live.
+    assert topic.replication_factor == 3  # Also while there are two brokers.
     assert {each.name: each.value for each in topic.configs} == {
         "cleanup.policy": "delete",
         "retention.ms": "-1",
         "retention.bytes": "-1",
         "remote.storage.enable": "false",
+        "min.insync.replicas": "2",
     }
     cluster.topic_exists = True
     cluster.publish()
@@ -393,7 +395,8 @@ def test_the_creation_is_retried(caplog: pytest.LogCaptureFixture) -> None:
     node.forwarder.answer(ApiError(Error.REQUEST_TIMED_OUT))
     assert not node.forwarder.calls
     cluster.run(200)
-    node.forwarder.answer(created(Error.INVALID_REPLICATION_FACTOR))
+    node.forwarder.answer(created(Error.INVALID_REPLICATION_FACTOR, "Two brokers are too few."))
+    assert "Two brokers are too few (see rlmm.config.remote.log.metadata.topic.rep" in caplog.text
     cluster.run(400)
     caplog.clear()
     node.forwarder.answer(created(Error.TOPIC_ALREADY_EXISTS))

@@ -5,12 +5,15 @@ import os
 import re
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ottla.cli.errors import CommandError, UsageError, shown
 from ottla.cli.typing_app import examples, new_app
+
+if TYPE_CHECKING:
+    from ottla.testing.scenarios.runner import PlayOptions
 
 app = new_app()
 
@@ -24,6 +27,7 @@ SEED_MAX = 2**63 - 1
 COUNT_MAX = 1_000_000
 SECONDS_MAX = 24 * 3_600
 PROGRESS_EVERY = 100
+INTERRUPTED = 130
 
 
 @app.command(epilog=EPILOG)
@@ -62,19 +66,28 @@ def sim(
 ) -> int:
     """Simulate clusters with faults, and check the histories of their clients.
 
-    Without a seed one is drawn and printed. Exit code: 0 all guarantees held, 1 some did not.
+    Without a seed one is drawn and printed. Ctrl-C ends a run of many seeds with the summary of
+    those that were simulated. Exit code: 0 all guarantees held, 1 some did not, 130 interrupted.
     """
     chosen = chosen_seeds(seed, seeds, count)
     length = chosen_seconds(minutes, seconds)
     if workers < 1:
         raise UsageError(f"--workers {workers}: expected 1 at least")
-    from ottla.testing.scenarios.runner import PlayOptions, play_all
-    from ottla.testing.scenarios.scenario import ScenarioFailed
-    from ottla.testing.scenarios.summary import Summary
+    from ottla.testing.scenarios.runner import PlayOptions
 
     file = None if scenario is None else str(scenario)
     options = PlayOptions(file=file, seconds=length, zookeeper=zookeeper)
     check_scenario(options.file)
+    return _simulate(chosen, options, workers, quiet=quiet, as_json=as_json)
+
+
+def _simulate(
+    chosen: range, options: "PlayOptions", workers: int, *, quiet: bool, as_json: bool
+) -> int:
+    from ottla.testing.scenarios.runner import play_all
+    from ottla.testing.scenarios.scenario import ScenarioFailed
+    from ottla.testing.scenarios.summary import Summary
+
     summary = Summary()
     try:
         for report in play_all(chosen, options, workers=workers):
@@ -85,11 +98,16 @@ def sim(
                 print("\n".join(report.lines(full=len(chosen) == 1)), flush=True)
             elif summary.seeds % PROGRESS_EVERY == 0:
                 print(f"{summary.seeds} of {len(chosen)} seeds", file=sys.stderr, flush=True)
+        code = 1 if summary.broken else 0
     except ScenarioFailed as error:
         raise CommandError(f"the scenario is invalid: {error}") from None
+    except KeyboardInterrupt:
+        # The seeds before may have taken hours.
+        print(f"interrupted after {summary.seeds} of {len(chosen)} seeds", file=sys.stderr)
+        code = INTERRUPTED
     if len(chosen) > 1 and not as_json:
         print("\n".join(summary.lines()))
-    return 1 if summary.broken else 0
+    return code
 
 
 def chosen_seeds(seed: int | None, seeds: str | None, count: int | None) -> range:

@@ -8,11 +8,9 @@ import gc
 import hashlib
 import time
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from functools import partial
-from multiprocessing import get_context
 
 from ottla.metadata.features import ledger_enabled
 from ottla.testing.checkers.verdict import judge
@@ -22,6 +20,7 @@ from ottla.testing.scenarios.groups import figures_of
 from ottla.testing.scenarios.loading import load_scenario
 from ottla.testing.scenarios.log_files import read_replica_logs
 from ottla.testing.scenarios.offsets_logs import read_offsets_logs
+from ottla.testing.scenarios.processes import in_processes
 from ottla.testing.scenarios.recorder import Recorder
 from ottla.testing.scenarios.report import Report
 from ottla.testing.scenarios.scenario import Scenario, Story
@@ -77,13 +76,7 @@ def play_all(seeds: Iterable[int], options: PlayOptions, *, workers: int = 1) ->
         for seed in seeds:
             yield play(seed, options)
         return
-    # Spawned, so that a process inherits nothing but the arguments.
-    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
-        yield from pool.map(partial(_play_seed, options), seeds, chunksize=1)
-
-
-def _play_seed(options: PlayOptions, seed: int) -> Report:
-    return play(seed, options)
+    yield from in_processes(partial(play, options=options), seeds, workers=workers)
 
 
 def play(seed: int, options: PlayOptions) -> Report:

@@ -4,6 +4,7 @@ Method: the options' own functions, and the command itself on seeds that are not
 """
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,8 @@ import pytest
 from ottla.cli.errors import UsageError
 from ottla.cli.local.sim import chosen_seconds, chosen_seeds
 from ottla.cli.main import main
+from ottla.testing.scenarios.report import Report
+from ottla.testing.scenarios.runner import PlayOptions, play
 
 
 @pytest.mark.parametrize(
@@ -112,6 +115,23 @@ def test_many_seeds_are_summed_up(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert lines[0].startswith("3 seeds: 0 count, 0 without faults, 3 prove nothing (4, 5, 6)")
     assert main([*words, "--json"]) == 0
     assert [json.loads(line)["seed"] for line in capsys.readouterr().out.splitlines()] == [4, 5, 6]
+
+
+def test_an_interrupted_run_prints_what_it_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(seeds: range, options: PlayOptions, *, workers: int) -> Iterator[Report]:
+        yield from (play(seed, options) for seed in seeds[:2])
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("ottla.testing.scenarios.runner.play_all", interrupted)
+    file = tmp_path / "story.py"
+    file.write_text(REFUSED.replace("no/name", "fine"))
+    words = ["sim", "--seeds", "4..6", "--seconds", "2", "--scenario", str(file)]
+    assert main([*words, "--quiet"]) == 130
+    printed = capsys.readouterr()
+    assert printed.out.startswith("2 seeds: 0 count")
+    assert printed.err == "interrupted after 2 of 3 seeds\n"
 
 
 @pytest.mark.parametrize(

@@ -138,7 +138,7 @@ SHOWN_BY: dict[str, int] = {
     "overwrites_manifests": 2,
     "lists_what_is_being_copied": 2,
     "reads_the_next_local_record": 2,
-    "follows_older_metadata": 17,
+    "follows_older_metadata": 71,
     "takes_an_answer_for_lost": 4,
     "takes_old_partition_epochs": 1,
     "writes_states_over_newer_ones": 5,

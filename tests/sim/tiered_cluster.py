@@ -72,8 +72,9 @@ class Cluster:
             started.crash()
             waiting.remove(started)
         early = [each for each in sim.nodes.values() if each.id not in late]
-        self.until(lambda: all(each.serves for each in early))
-        assert len(sim.image.brokers) == 3 - len(late)
+        self.until(
+            lambda: len(sim.image.brokers) == 3 - len(late) and all(each.serves for each in early)
+        )
 
     def until(self, holds: Callable[[], bool], limit_ms: int = 120_000) -> None:
         self.sim.run_until(holds, limit_ms=limit_ms)

@@ -4,6 +4,9 @@ The message is one line: the value and what was expected. Where that line is Kaf
 scripts compare, the cause follows on a second line.
 """
 
+INTERRUPTED = 130
+"""The exit code after Ctrl-C."""
+
 NAMED_MAX = 100
 """Characters shown of a value that is too long to read."""
 

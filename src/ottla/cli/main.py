@@ -13,13 +13,12 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-from ottla.cli.errors import NAMED_MAX, CommandError, UsageError, os_reason, shortened
+from ottla.cli.errors import INTERRUPTED, NAMED_MAX, CommandError, UsageError, os_reason, shortened
 from ottla.client.errors import ClientError, UnencodableRequestError
 
 DONE = 0
 FAILED = 1
 WRONG_USAGE = 2
-INTERRUPTED = 130
 
 _LONG_WORD = re.compile(r"[^\s:,']{1000,}")
 

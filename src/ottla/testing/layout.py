@@ -235,13 +235,14 @@ def node_properties(
             "controlled.shutdown.retry.backoff.ms": "1000",
         }
     brokers = sum(each.is_broker for each in nodes)
+    copies = str(min(REPLICAS_MAX, brokers))
     properties |= {
         "log.dirs": log_dir,
         # Kafka's defaults, as far as there are brokers: a topic that needs more is not created.
-        "offsets.topic.replication.factor": str(min(REPLICAS_MAX, brokers)),
-        "transaction.state.log.replication.factor": str(min(REPLICAS_MAX, brokers)),
+        "offsets.topic.replication.factor": copies,
+        "transaction.state.log.replication.factor": copies,
         "transaction.state.log.min.isr": str(min(MIN_ISR_MAX, brokers)),
-        "rlmm.config.remote.log.metadata.topic.replication.factor": str(min(REPLICAS_MAX, brokers)),
+        "rlmm.config.remote.log.metadata.topic.replication.factor": copies,
         # As in Kafka's sample properties: a first member does not wait 3 s.
         "group.initial.rebalance.delay.ms": "0",
     }

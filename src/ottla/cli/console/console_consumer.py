@@ -15,7 +15,7 @@ import typer
 from ottla.cli.console import librdkafka
 from ottla.cli.console.closing import close
 from ottla.cli.console.record_text import RecordText, Shown, record_text
-from ottla.cli.errors import CommandError, UsageError, shortened, shown
+from ottla.cli.errors import INTERRUPTED, CommandError, UsageError, shortened, shown
 from ottla.cli.options import (
     BootstrapServer,
     bootstrap_or_local,
@@ -46,7 +46,6 @@ PROPERTY_HELP = (
 
 POLL_SECONDS = 0.5
 BATCH = 500
-INTERRUPTED = 130
 OFFSET_MAX = 2**63 - 1
 PARTITION_MAX = 2**31 - 1
 

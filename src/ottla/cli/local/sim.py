@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ottla.cli.errors import CommandError, UsageError, shown
+from ottla.cli.errors import INTERRUPTED, CommandError, UsageError, shown
 from ottla.cli.typing_app import examples, new_app
 
 if TYPE_CHECKING:
@@ -27,7 +27,6 @@ SEED_MAX = 2**63 - 1
 COUNT_MAX = 1_000_000
 SECONDS_MAX = 24 * 3_600
 PROGRESS_EVERY = 100
-INTERRUPTED = 130
 
 
 @app.command(epilog=EPILOG)

@@ -2,7 +2,7 @@
 
 import signal
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from multiprocessing import active_children, get_context
 from typing import Final, TypeVar
@@ -14,7 +14,9 @@ AHEAD: Final = 8
 """Calls for each process that have begun, or wait to, while the first result is not there."""
 
 
-def in_processes(function: Callable[[A], R], items: Iterable[A], *, workers: int) -> Iterator[R]:
+def in_processes(
+    function: Callable[[A], R], items: Iterable[A], *, workers: int
+) -> Generator[R, None, None]:
     """Yield the function's result for each item.
 
     Whoever stops in the middle, with Ctrl-C say, does not wait for calls that run: their processes

@@ -33,22 +33,11 @@ def layout(
     first = 1 if combined else FIRST_CONTROLLER_ID
     controller_ids = list(range(first, first + controllers))
     voters = ",".join(f"{each}@{client_host(each)}:{CONTROLLER_PORT}" for each in controller_ids)
-    copies = min(3, brokers)
     common = {
         "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
         "controller.listener.names": "CONTROLLER",
         "controller.quorum.voters": voters,
-        "log.dirs": "/data",
-        "default.replication.factor": str(copies),
-        "min.insync.replicas": str(max(1, copies - 1)),
-        "offsets.topic.replication.factor": str(copies),
-        "offsets.topic.num.partitions": "2",
-        "transaction.state.log.replication.factor": str(copies),
-        "transaction.state.log.min.isr": str(max(1, copies - 1)),
-        "rlmm.config.remote.log.metadata.topic.replication.factor": str(copies),
-        "rlmm.config.remote.log.metadata.topic.min.isr": str(max(1, copies - 1)),
-        "num.partitions": "2",
-        "group.initial.rebalance.delay.ms": "0",
+        **_in_both_modes(brokers),
         # No-op records would take most of the run time.
         "metadata.max.idle.interval.ms": "5000",
     }
@@ -73,24 +62,31 @@ def layout(
     return nodes
 
 
+def _in_both_modes(brokers: int) -> dict[str, str]:
+    copies = min(3, brokers)
+    factor, min_isr = str(copies), str(max(1, copies - 1))
+    return {
+        "log.dirs": "/data",
+        "default.replication.factor": factor,
+        "min.insync.replicas": min_isr,
+        "offsets.topic.replication.factor": factor,
+        "offsets.topic.num.partitions": "2",
+        "transaction.state.log.replication.factor": factor,
+        "transaction.state.log.min.isr": min_isr,
+        "rlmm.config.remote.log.metadata.topic.replication.factor": factor,
+        "rlmm.config.remote.log.metadata.topic.min.isr": min_isr,
+        "num.partitions": "2",
+        "group.initial.rebalance.delay.ms": "0",
+    }
+
+
 def zookeeper_layout(brokers: int, *, config: Mapping[str, str]) -> list[dict[str, str]]:
     """Return the properties of a ZooKeeper cluster's nodes; `config` wins."""
     assert brokers > 0
-    copies = min(3, brokers)
     common = {
         "zookeeper.connect": "zookeeper:2181",
-        "log.dirs": "/data",
         "inter.broker.listener.name": "PLAINTEXT",
-        "default.replication.factor": str(copies),
-        "min.insync.replicas": str(max(1, copies - 1)),
-        "offsets.topic.replication.factor": str(copies),
-        "offsets.topic.num.partitions": "2",
-        "transaction.state.log.replication.factor": str(copies),
-        "transaction.state.log.min.isr": str(max(1, copies - 1)),
-        "rlmm.config.remote.log.metadata.topic.replication.factor": str(copies),
-        "rlmm.config.remote.log.metadata.topic.min.isr": str(max(1, copies - 1)),
-        "num.partitions": "2",
-        "group.initial.rebalance.delay.ms": "0",
+        **_in_both_modes(brokers),
     }
     nodes = []
     for broker_id in range(1, brokers + 1):

@@ -3,7 +3,6 @@
 import os
 import signal
 import time
-from collections.abc import Iterator
 from concurrent.futures.process import BrokenProcessPool
 from itertools import count
 from multiprocessing import active_children
@@ -47,11 +46,11 @@ def test_a_process_that_dies_is_an_error() -> None:
 def test_who_stops_does_not_wait_for_calls_that_hang(tmp_path: Path) -> None:
     answered, hanging = tmp_path / "answered", tmp_path / "hanging"
     answered.touch()
-    results: Iterator[None] = in_processes(note_and_hang, [answered, hanging], workers=2)
+    results = in_processes(note_and_hang, [answered, hanging], workers=2)
     next(results)
     while not hanging.exists() or not hanging.read_text():
         time.sleep(0.01)
-    results.close()  # type: ignore[attr-defined]  # It is a generator.
+    results.close()
     assert not active_children()
     with pytest.raises(ProcessLookupError):
         os.kill(int(hanging.read_text()), 0)
@@ -60,4 +59,4 @@ def test_who_stops_does_not_wait_for_calls_that_hang(tmp_path: Path) -> None:
 def test_items_are_taken_only_as_far_as_they_are_needed() -> None:
     results = in_processes(later_if_even, count(), workers=2)
     assert [next(results)[0] for _ in range(20)] == list(range(20))
-    results.close()  # type: ignore[attr-defined]
+    results.close()

@@ -21,7 +21,7 @@ from ottla.base.ids import REMOTE_LOG_METADATA_TOPIC
 from ottla.base.ports import Clock, Dice
 from ottla.base.timers import Timer, Timers
 from ottla.broker.ports import Forwarder
-from ottla.metadata.image import EMPTY, ClusterImage
+from ottla.metadata.image import ClusterImage
 from ottla.wire.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfig,
@@ -81,15 +81,14 @@ class MetadataTopicCreation:
         self._timers = timers
         self._dice = dice
         self._backoff = Backoff(max_ms=10_000) if backoff is None else backoff
-        self._image: ClusterImage = EMPTY
-        self._wanted = self._in_flight = self._closed = False
+        self._wanted = self._exists = self._in_flight = self._closed = False
         self._failures = 0
         self._timer: Timer | None = None
 
     def update(self, image: ClusterImage, *, wanted: bool) -> None:
         """Note the newest metadata, and whether there are tiered topics."""
-        self._image, self._wanted = image, wanted
-        if REMOTE_LOG_METADATA_TOPIC in image.topics:
+        self._wanted, self._exists = wanted, REMOTE_LOG_METADATA_TOPIC in image.topics
+        if self._exists:
             self._failures = 0
         self._request()
 
@@ -100,7 +99,7 @@ class MetadataTopicCreation:
             self._timer.cancel()
 
     def _request(self) -> None:
-        is_missing = self._wanted and REMOTE_LOG_METADATA_TOPIC not in self._image.topics
+        is_missing = self._wanted and not self._exists
         if not is_missing or self._in_flight or self._timer is not None or self._closed:
             return
         self._in_flight = True

@@ -164,8 +164,13 @@ class ReplicaFetcher:
             former.cancel_build()
         self._followed[followed.key] = followed
         self._changed[followed.key] = None
-        if followed.partition.log is not None and followed.partition.log.is_incomplete:
+        log = followed.partition.log
+        if log is None:
+            return
+        if log.is_incomplete:
             self._back_off(followed)  # A former leader's state is being installed.
+        elif log.flush_due:
+            self._flush_first(followed, log)
 
     def remove(self, key: TopicIdPartition) -> None:
         """Stop fetching it; a response in flight is dropped."""
@@ -198,6 +203,21 @@ class ReplicaFetcher:
             followed.paused = False
             self._changed[followed.key] = None
             self.send_next()
+
+    def _flush_first(self, followed: FollowedPartition, log: PartitionLog) -> None:
+        """Leave a partition out until its log is flushed, where it is flushed before records count.
+
+        The flush of what this broker appended as the leader, or copied from the former one, may
+        still be under way, or wait for a disk that is slow. To the new leader a fetch at the log's
+        end says that all below it is durable here.
+        """
+
+        def flushed(error: OSError | None) -> None:
+            if error is None:
+                self._resume(followed)
+
+        self._pause(followed)
+        log.flush().then(flushed)
 
     def _back_off(self, followed: FollowedPartition) -> None:
         """Leave a partition out until its backoff is over."""

@@ -454,6 +454,56 @@ def test_a_due_flush_completes_before_the_next_fetch() -> None:
     assert positions(open_request(harness)) == {0: (1, 0)}
 
 
+def test_what_a_former_leader_appended_is_flushed_before_its_first_fetch() -> None:
+    """1. Broker 1 appends as the leader; the records count once they are flushed.
+
+    2. Broker 3 is elected before the flush has ended, and has the records, too.
+    3. A fetch at their end would commit them at once: a loss of power here and an election of this
+       broker would lose what was acknowledged.
+    """
+    harness = Following()
+    harness.workers.inline = False
+    log = harness.log()
+    log.reconfigure(replace(log.config, flush_messages=1))
+    harness.change(leader=1, epoch=1)
+    lead(log, 1, 2)
+    assert log.flush_due
+    harness.change(leader=3, epoch=2)
+    sender = harness.peers.to(3)
+    assert sender.sent == []
+    harness.workers.run()
+    assert not log.flush_due
+    ((request, _, _),) = sender.sent
+    assert positions(request) == {0: (log.log_end_offset, 1)}
+
+
+def test_a_copy_is_flushed_before_it_is_fetched_from_the_next_leader() -> None:
+    harness = Following()
+    harness.workers.inline = False
+    log = harness.log()
+    log.reconfigure(replace(log.config, flush_messages=1))
+    harness.leader.answer(answer(data(stamped(batch("a"), 0, 0), high=1)))
+    harness.change(leader=3, epoch=1)
+    sender = harness.peers.to(3)
+    assert (log.log_end_offset, sender.sent) == (1, [])
+    harness.workers.run()
+    ((request, _, _),) = sender.sent
+    assert positions(request) == {0: (1, 0)}
+
+
+def test_a_flush_that_fails_before_the_first_fetch_ends_the_replication() -> None:
+    harness = Following()
+    harness.workers.inline = False
+    log = harness.log()
+    log.reconfigure(replace(log.config, flush_messages=1))
+    harness.leader.answer(answer(data(stamped(batch("a"), 0, 0), high=1)))
+    harness.change(leader=3, epoch=1)
+    harness.fail_disk("sync", log.directory)
+    harness.workers.run()
+    assert log.failed
+    assert harness.peers.to(3).sent == []
+
+
 def test_no_fetch_is_sent_before_a_truncation_is_durable() -> None:
     """What the leader sends next lies behind it, and a loss of power must not part them."""
     harness = Following()

@@ -8,8 +8,10 @@
                    EXISTS -> planner.applied(number, the manifest that has it), fence if it must
                    other  -> plan again
 
-After an unknown result the same plan is tried again: if the write did happen, that is EXISTS, and
-the manifest which is read says all that was to be said.
+After an unknown result, or where the writer was cancelled, the same number is written again, also
+if nothing is to be said any more. If the first write did happen, that is EXISTS; the manifest that
+is read is followed by one with what has changed since. Otherwise a segment that the first write
+lists, and that was marked meanwhile, would be deleted.
 
 A term's first manifest is a base, and its fence is replayed after the last look at what others have
 written. The objects of a segment that is DELETE_STARTED may be deleted once `plan` has nothing more
@@ -112,6 +114,11 @@ class ManifestPlanner:
     def _is_planned(self, manifest: Manifest) -> bool:
         return self._planned is not None and self._planned[0] == manifest
 
+    @property
+    def _is_unconfirmed(self) -> bool:
+        """Tell whether a manifest was planned of which it is not known that it was not written."""
+        return self._planned is not None and self._planned[0].sequence > self.highest
+
     def _take(self, manifest: Manifest) -> None:
         if manifest.is_base:
             self._listed.clear()
@@ -161,7 +168,9 @@ class ManifestPlanner:
         said = remote.floor, log_start_offset, covered
         added, removed = self._difference(remote)
         last = self._last
-        if not self.has_begun or last is None:
+        if self._is_unconfirmed:
+            pass  # Something is to be written, whatever there is to say.
+        elif not self.has_begun or last is None:
             # Also before a first deletion: an earlier leader may be about to write its manifest.
             if remote.count == len(remote.unfinished()) and self.highest == NO_SEQUENCE:
                 return None

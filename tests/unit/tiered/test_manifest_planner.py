@@ -6,6 +6,7 @@ come late; readers see all of the manifests, or only some of them.
 """
 
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -67,7 +68,7 @@ def copy(remote: RemoteLog, number: int, leader_epoch: int = 1, tiered_epoch: in
     remote.replay(update(number, FINISHED, **epochs))
 
 
-def written(planner: ManifestPlanner, remote: RemoteLog, **how: int) -> Manifest:
+def written(planner: ManifestPlanner, remote: RemoteLog, **how: Any) -> Manifest:
     found = plan(planner, remote, **how)
     assert found is not None
     planner.applied(found.sequence, found)
@@ -100,13 +101,11 @@ def test_what_else_is_written() -> None:
     remote.replay(fence(1))
     copy(remote, 1)
     written(planner, remote)
-    moved = plan(planner, remote, log_start=12)
-    assert moved is not None
+    moved = written(planner, remote, log_start=12)
     assert (moved.log_start_offset, moved.added, moved.removed) == (12, (), ())
     # Epochs that no segment has yet do not matter, those among the segments' offsets do.
-    assert plan(planner, remote, epochs=((1, 0), (2, 20))) is None
-    changed = plan(planner, remote, epochs=((1, 0), (2, 15)))
-    assert changed is not None
+    assert plan(planner, remote, log_start=12, epochs=((1, 0), (2, 20))) is None
+    changed = written(planner, remote, log_start=12, epochs=((1, 0), (2, 15)))
     assert changed.epochs == ((1, 0), (2, 15))
     remote.replay(fence(1, 2))
     assert plan(planner, remote) is None  # Not ours any more.
@@ -142,6 +141,35 @@ def test_a_write_that_was_lost_is_found() -> None:
         assert not planner.must_fence
         assert plan(planner, remote) is None
         copy(remote, number)
+
+
+@pytest.mark.parametrize("was_stored", [False, True])
+def test_what_a_lost_write_lists_is_removed_before_its_objects(was_stored: bool) -> None:
+    """1. A manifest that adds segment 2 is sent, and no answer comes; it may be there.
+
+    2. Segment 2 is marked. Nothing is to be said: it is not readable, and was not listed, as far as
+       is known here.
+    3. Without a further write its objects would be deleted, and readers follow the lost manifest.
+    """
+    planner, remote = planner_of(), RemoteLog()
+    remote.replay(fence(1))
+    copy(remote, 1)
+    written(planner, remote)
+    copy(remote, 2)
+    lost = plan(planner, remote)
+    assert lost is not None
+    assert list(map(number_of, lost.added)) == [2]
+    remote.replay(update(2, DELETING))
+    again = plan(planner, remote)
+    assert again is not None
+    assert (again.sequence, again.added, again.removed) == (lost.sequence, (), ())
+    if was_stored:
+        planner.applied(lost.sequence, decode_manifest(encode_manifest(lost)))
+        removal = written(planner, remote)
+        assert removal.removed == (lost.added[0].segment_id,)
+    else:
+        planner.applied(again.sequence, again)
+    assert plan(planner, remote) is None
 
 
 def test_another_writer_was_first() -> None:
@@ -317,9 +345,10 @@ class Partition:
                 epochs = {"leader_epoch": each.leader_epoch, "tiered_epoch": each.tiered_epoch}
                 self.append(broker, update(number_of(each), FINISHED, **epochs))
 
-    def expire(self, broker: Broker) -> None:
-        for each in broker.log.segments()[:1]:
-            self.append(broker, update(number_of(each), DELETING))
+    def expire(self, broker: Broker, number: int) -> None:
+        for each in broker.log.segments():
+            if number_of(each) == number:
+                self.append(broker, update(number, DELETING))
 
     def plan(self, broker: Broker) -> Manifest | None:
         return plan(broker.planner, broker.log)
@@ -415,7 +444,7 @@ def test_readers_follow_manifests_to_finished_segments_only(data: st.DataObject)
             case "finish":
                 partition.finish(broker)
             case "expire":
-                partition.expire(broker)
+                partition.expire(broker, data.draw(st.integers(1, max(partition.copies, 1))))
             case "catch":
                 partition.catch_up(broker)
             case "fence":

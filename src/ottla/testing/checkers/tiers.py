@@ -253,7 +253,12 @@ def special_offsets_wrong(history: History) -> list[Witness]:
             or tiered >= each.latest
             or (each.pending_upload >= 0 and not each.earliest <= each.pending_upload)
             or each.pending_upload > each.latest
-            or (each.earliest < each.earliest_local and 0 <= tiered < each.earliest_local - 1)
+            or (
+                each.earliest < each.earliest_local
+                and 0 <= tiered < each.earliest_local - 1
+                # Else the log start has moved since it was asked for, up to there at least.
+                and each.pending_upload <= tiered + 1
+            )
         )
         if is_wrong and promises.stood(each.partition, each.at_ms):
             text = (

@@ -270,7 +270,8 @@ def test_an_image_that_never_was_is_found() -> None:
         {"earliest": 11},
         {"earliest_local": 21, "latest_tiered": 20, "latest": 20},
         {"latest_tiered": 20},
-        {"latest_tiered": 8},
+        {"latest_tiered": 8, "pending_upload": 9},
+        {"latest_tiered": 8, "pending_upload": -1},
         {"pending_upload": 21},
         {"earliest": 12, "earliest_local": 12, "pending_upload": 11},
         {"max_timestamp": 21},
@@ -281,3 +282,9 @@ def test_special_offsets_that_contradict_each_other_are_found(change: dict[str, 
     unknown = OFFSETS._replace(latest_tiered=-1, pending_upload=-1, max_timestamp=-1)
     assert checkers.special_offsets_wrong(history(offsets=[unknown])) == []
     assert len(checkers.special_offsets_wrong(history(offsets=[OFFSETS._replace(**change)]))) == 1
+
+
+def test_a_log_start_may_move_between_two_questions() -> None:
+    """A paused leader answers with its old log start, and the rest after it has moved."""
+    moved = OFFSETS._replace(earliest=3, earliest_local=15, pending_upload=15, latest_tiered=2)
+    assert checkers.special_offsets_wrong(history(offsets=[moved])) == []

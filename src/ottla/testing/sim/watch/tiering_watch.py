@@ -136,7 +136,7 @@ class TieringWatch:
         for key, begin in self._begins.items():
             node_id = self._leader(key)
             log = self._old_log(node_id, key)
-            if log is None or (key, node_id) in self._back or log.log_start_offset >= begin:
+            if log is None or (key, node_id) in self._back or not goes_back(log, begin):
                 continue
             if self._is_old(self._led_ms[key][1]) and self._tiers.leads(node_id, key):
                 self._back.add((key, node_id))
@@ -185,3 +185,12 @@ def begin_of(log: PartitionLog) -> int:
     Where DeleteRecords has moved its start within a segment, a crash may undo that, as in Kafka.
     """
     return min(log.log_start_offset, log.segments.first.base_offset)
+
+
+def goes_back(log: PartitionLog, begin: int) -> bool:
+    """Tell whether a log starts earlier than `begin` with records that it does not have itself.
+
+    It may have them: replicas begin their segments at different offsets, and a crash may take a
+    follower's log start back to the beginning of its first one, as in Kafka.
+    """
+    return log.log_start_offset < min(begin, log.segments.first.base_offset)

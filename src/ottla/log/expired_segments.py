@@ -38,6 +38,7 @@ class _Due(NamedTuple):
     log: PartitionLog
     start: int
     truncation_count: int
+    limits_number: int
     path: str
 
 
@@ -63,9 +64,9 @@ class ExpiredSegments:
         """Delete the expired segments of all logs in some directories that are online."""
         for directory in directories:
             due = tuple(
-                _Due(log, log.local_log_start_offset, log.truncation_count, log.directory)
+                _due(log)
                 for log in directory.logs.values()
-                if not log.failed and not log.limits and log.has_expired_segments
+                if not log.failed and not log.truncation.may_be_limited and log.has_expired_segments
             )
             if due:
                 logs = [each.log for each in due if not _is_durable_below(each.log, each.start)]
@@ -109,19 +110,26 @@ class ExpiredSegments:
             return
         if result is not None:
             raise result
-        for log, start, truncation_count, path in due[:LOGS_PER_STEP_MAX]:
-            if log.failed or log.truncation_count != truncation_count or log.directory != path:
+        for each in due[:LOGS_PER_STEP_MAX]:
+            log = each.log
+            # Limits that were begun since may be on the disk, or come back with a power loss.
+            if log.failed or _due(log)._replace(start=each.start) != each:
                 continue
             if directory.logs.get((log.topic, log.partition)) is not log:
                 continue
             try:
-                log.delete_expired_segments(start)
+                log.delete_expired_segments(each.start)
             except OSError as error:
                 self._failed(log, error)
         left = due[LOGS_PER_STEP_MAX:]
         if left:
             due_ms = self._clock.monotonic_ms() + STEP_PAUSE_MS
             self._timers.at(due_ms, lambda: self._checkpointed(directory, left, None))
+
+
+def _due(log: PartitionLog) -> _Due:
+    limits_number = log.truncation.limit_files.last_number
+    return _Due(log, log.local_log_start_offset, log.truncation_count, limits_number, log.directory)
 
 
 def _is_durable_below(log: PartitionLog, start: int) -> bool:

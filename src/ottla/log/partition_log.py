@@ -697,8 +697,8 @@ class PartitionLog:
         records. Raises: OSError.
         """
         self.check_usable()
-        if self.limits:
-            return 0  # They lower the checkpointed log start; they are removed soon.
+        if self.truncation.may_be_limited:
+            return 0  # Limits lower the checkpointed log start; they are removed soon.
         return self.retention.delete_expired_segments(self, durable_start)
 
     # --- flush and end -------------------------------------------------------------------

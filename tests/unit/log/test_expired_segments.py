@@ -176,6 +176,44 @@ def test_a_log_that_is_truncated_meanwhile_is_left_for_the_next_time() -> None:
     assert broker.bases()[0] == 10
 
 
+def test_a_log_whose_limits_are_in_write_is_left_for_the_next_time() -> None:
+    """They hold the log start of before, and a loss of power would leave a gap behind it."""
+    broker = Broker()
+    [log], jobs = broker.logs, broker.workers.queue
+    log.truncate_in_background(15, lambda: False)
+    write_limits, limited = jobs.popleft()
+    write_limits()
+    broker.expire()
+    broker.workers.run()
+    assert broker.bases()[0] == 0
+    assert limited is not None
+    limited(None)
+    broker.workers.run()
+    broker.node.pass_ms(1)
+    broker.dirs.delete_expired_segments()
+    broker.workers.run()
+    assert broker.bases()[0] == 10
+
+
+def test_a_log_whose_limits_came_and_went_meanwhile_is_left_for_the_next_time() -> None:
+    """Their removal may not be durable."""
+    broker = Broker()
+    [log], jobs = broker.logs, broker.workers.queue
+    broker.expire()
+    broker.workers.run(1)
+    [(sync_names, synced)] = jobs
+    jobs.clear()
+    sync_names()
+    log.truncate_in_background(15, lambda: False)
+    broker.workers.run(1)
+    assert log.limits
+    broker.node.pass_ms(1)
+    assert not log.limits
+    assert synced is not None
+    synced(None)
+    assert broker.bases()[0] == 0
+
+
 def test_a_log_that_is_deleted_meanwhile_is_left_alone() -> None:
     broker = Broker()
     broker.expire()

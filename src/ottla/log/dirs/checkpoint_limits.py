@@ -89,14 +89,18 @@ def limits_of_start(entries: CheckpointLimits, offset: int, base_offset: int) ->
 
 
 class LimitFiles:
-    """The limits files of one log. `limits`: those that are on the disk, by number."""
+    """The limits files of one log.
 
-    __slots__ = ("_disk", "_number", "limits")
+    Fields: `limits`: those that are on the disk, by number; `last_number`: the largest number that
+            any was given.
+    """
+
+    __slots__ = ("_disk", "last_number", "limits")
 
     def __init__(self, disk: Disk, limits: Mapping[int, CheckpointLimits]) -> None:
         self._disk = disk
         self.limits = dict(limits)
-        self._number = max(limits, default=0)
+        self.last_number = max(limits, default=0)
 
     def are_enough(self, entries: CheckpointLimits, limits: CheckpointLimits) -> bool:
         """Return whether no checkpoint entry, however old, exceeds `limits`.
@@ -109,8 +113,8 @@ class LimitFiles:
 
     def next_number(self) -> int:
         """Return a number that no limits file in the directory has."""
-        self._number += 1
-        return self._number
+        self.last_number += 1
+        return self.last_number
 
     def store(self, directory: str, limits: CheckpointLimits) -> None:
         """Write limits durably. Blocks. Raises: OSError."""

@@ -38,6 +38,9 @@ class LogStartPublisher:
             partition = self._replicas.partition(log.topic, log.partition)
         except ApiError as error:
             return completed(error)
+        if log.truncation.may_be_limited:
+            # As of a follower a moment ago: a start would lower the log start. They are gone soon.
+            return completed(ApiError(Error.KAFKA_STORAGE_ERROR, "a truncation is not over"))
         stored = self._log_dirs.checkpoint_log_start(log).map(_storage_error)
         both = gather([stored, self._known_by_replicas(partition, log, offset)])
         return both.map(lambda errors: errors[0] or errors[1])

@@ -60,6 +60,23 @@ def test_it_must_be_durable_here(harness: BrokerHarness) -> None:
     assert b"t 0 2" in harness.disk.read_bytes(f"{directory}/{names.LOG_STARTS}")
 
 
+def test_it_is_not_durable_while_a_truncation_limits_it(harness: BrokerHarness) -> None:
+    """A start would take the limit, which was written before, for the log start."""
+    harness.workers.inline = False
+    log_of(harness).truncate_in_background(1, lambda: False)
+    promise = publish(harness)
+    assert error_of(promise) is Error.KAFKA_STORAGE_ERROR
+    harness.workers.run()
+    harness.clock.advance(1)
+    harness.workers.run()
+    promise = publish(harness)
+    for node in (2, 3):
+        follow(harness, node, 2)
+    harness.workers.run()
+    assert promise.done
+    assert error_of(promise) is None
+
+
 def test_dead_replicas_are_not_waited_for(harness: BrokerHarness) -> None:
     promise = publish(harness)
     follow(harness, 2, 2)

@@ -131,8 +131,11 @@ def _fault(
         return Error.FENCED_LEADER_EPOCH
     if broker_id != partition.leader:
         return Error.INVALID_REQUEST
-    if wanted.partition_epoch < partition_epoch and not _is_repeated(partition, wanted):
-        return Error.INVALID_UPDATE_VERSION
+    if wanted.partition_epoch < partition_epoch:
+        # What holds is not judged again: over ZooKeeper a member may have lost its registration,
+        # and its leave is decided later. Refused, the leader would take it for not applied.
+        repeats = _is_repeated(partition, wanted)
+        return Error.NONE if repeats else Error.INVALID_UPDATE_VERSION
     if not _is_sensible(broker_id, partition, wanted):
         return Error.INVALID_REQUEST
     if not all(_is_eligible(image, *member, leader=broker_id) for member in wanted.isr):

@@ -14,6 +14,7 @@ from ottla.base.errors import ApiError, Error
 from ottla.base.ids import NO_LEADER
 from ottla.controller.partitions.isr import ANY_EPOCH, ChangedIsr, IsrChange, alter_partition
 from ottla.controller.step import Decision
+from ottla.metadata.brokers import BrokerImage
 from ottla.metadata.image import ClusterImage, PartitionImage, TopicImage
 from ottla.metadata.topics import RECOVERED, RECOVERING
 
@@ -178,6 +179,30 @@ def test_a_repeated_request_is_answered_with_what_holds() -> None:
     assert outcome(wanted((1, 2), **BEHIND, **EARLIER))[0] is Error.FENCED_LEADER_EPOCH
     recovering = replace(BEFORE, isr=(1,), leader_recovery_state=RECOVERING)
     assert outcome(wanted((1,), **EARLIER), recovering)[0] is Error.INVALID_UPDATE_VERSION
+
+
+@pytest.mark.parametrize(
+    "gone",
+    [
+        (broker(1), broker(2, fenced=True)),
+        (broker(1), broker(2, in_controlled_shutdown=True)),
+        (broker(1), broker(2, epoch=7)),
+        (broker(1),),
+    ],
+    ids=["fenced", "shutting down", "registered again", "not registered"],
+)
+def test_what_holds_is_not_refused_for_a_member_that_may_leave_soon(
+    gone: tuple[BrokerImage, ...],
+) -> None:
+    """Over ZooKeeper its leave is decided later. Until then an elected leader may be any member:
+    one that the leader does not wait for, as its request was refused, loses what it acknowledges.
+    """
+    image = replace(image_of(BEFORE), brokers=cluster(*gone).brokers)
+    decided = ask(wanted((1, 2), **EARLIER), image=image)
+    assert decided.reply == (ChangedIsr(TOPIC, 0, partition=BEFORE),)
+    assert decided.step.records == ()
+    [now] = ask(wanted((1, 2)), image=image).reply
+    assert now.error is Error.INELIGIBLE_REPLICA
 
 
 def test_a_partition_named_twice_is_changed_once() -> None:

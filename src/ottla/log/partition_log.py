@@ -351,7 +351,7 @@ class PartitionLog:
         size = header.batch_length + LOG_OVERHEAD
         config = local.config
         if not local.segments.active.fits(last_offset, timestamp, size, config, now_ms):
-            self.roll(now_ms, offset)
+            self.roll(now_ms)
         local.append_one(data, last_offset, timestamp, size)
         if leader_epoch > self.epochs.latest_epoch:
             self.epochs.assign(leader_epoch, offset)
@@ -463,15 +463,21 @@ class PartitionLog:
         if not local.segments.active.fits(
             header.last_offset, header.max_timestamp, header.size_in_bytes, local.config, now_ms
         ):
-            # At the log's end, also before a gap in the offsets: recovery takes a gap between
-            # segments for lost records.
-            is_near = header.last_offset - local.log_end_offset <= RELATIVE_OFFSET_MAX
-            self.roll(now_ms, local.log_end_offset if is_near else header.base_offset)
+            self.roll(now_ms, header)
 
-    def roll(self, now_ms: int, base_offset: int | None = None) -> None:
-        """Seal the active segment, unless it is empty, and create another. Raises: OSError."""
-        base = self.local.log_end_offset if base_offset is None else base_offset
-        if base <= self.segments.active.base_offset:
+    def roll(self, now_ms: int, first: BatchHeader | None = None) -> None:
+        """Seal the active segment, unless it is empty, and create another.
+
+        It begins at the end of the last batch, also before a gap in the offsets: recovery takes a
+        gap between segments for lost records. The log's end may be behind the gap: a truncation
+        ended there. `first`: the batch that comes next; if it would be too far from there, the
+        segment begins with it. Raises: OSError.
+        """
+        active = self.segments.active
+        base = self.local.log_end_offset if active.batches_end is None else active.batches_end
+        if first is not None and first.last_offset - base > RELATIVE_OFFSET_MAX:
+            base = first.base_offset
+        if base <= active.base_offset:
             return
         self.local.seal_active()
         self.producer_manager.take_snapshot(base)

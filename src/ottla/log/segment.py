@@ -270,6 +270,11 @@ class Segment:
                 return Found(position, header.size_in_bytes)
         return None
 
+    @property
+    def batches_end(self) -> int | None:
+        """The offset behind the last batch; None = nothing was appended or truncated here."""
+        return self._recent_lasts[-1] + 1 if self._recent_lasts else None
+
     def first_non_empty(self, position: int, end: int) -> Found | None:
         """Return the first batch from `position` on that compaction has not emptied.
 
@@ -446,7 +451,7 @@ class Segment:
         if self.size == 0:
             self.first_timestamp = None
         self.write_indexes()
-        self._max_timestamp = self._scan_max_timestamp()
+        self._max_timestamp = self._scan_tail()
         return cut.end_offset
 
     def _truncate_aborted(self, offset: int) -> None:
@@ -457,15 +462,21 @@ class Segment:
             file.truncate(sum(len(encode_entry(entry)) for entry in kept))
             self._aborted = kept
 
-    def _scan_max_timestamp(self) -> TimestampOffset:
+    def _scan_tail(self) -> TimestampOffset:
+        """Read what follows the last entry of the time index; return the largest timestamp."""
         assert self._time_index is not None
         largest = self._time_index.last
         start = self._index_lookup(largest.offset).position
+        lasts, positions = self._recent_lasts, self._recent_positions
         try:
-            for _, header in scan_headers(self.log.file(), start, self.size):
+            for position, header in scan_headers(self.log.file(), start, self.size):
                 largest = larger(largest, header)
+                lasts.append(header.last_offset)
+                positions.append(position)
         except RecordsError:
-            pass  # A reader of the batch gets the error; the file is cut already.
+            # A reader of the batch gets the error; the file is cut already.
+            del lasts[:], positions[:]
+        del lasts[:-RECENT_BATCHES_MAX], positions[:-RECENT_BATCHES_MAX]
         return largest
 
     # --- files ---------------------------------------------------------------------------

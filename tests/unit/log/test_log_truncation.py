@@ -97,6 +97,34 @@ def test_a_roll_at_the_cut_does_not_make_the_cut_segment_trusted() -> None:
         assert len(found) >= 3
 
 
+@pytest.mark.parametrize("leads", [False, True])
+def test_a_roll_behind_a_gap_at_which_the_log_was_cut_leaves_no_gap_between_segments(
+    leads: bool,
+) -> None:
+    """A follower's log without 1 to 9, which its leader has compacted away, is cut at 6."""
+    env = Environment()
+    log = env.open(CONFIG)
+    for offset in (0, 10):
+        log.append_as_follower(copied(offset, 1), now_ms=0)
+    log.advance_high_watermark(1)
+    log.truncate_to(6)
+    assert log.log_end_offset == 6
+    log.flush_now()
+    for offset in range(6, 9):
+        large = batch([bytes(180)])
+        if not leads:
+            restamp(large, 0, base_offset=offset, leader_epoch=2)
+            log.append_as_follower(bytes(large), now_ms=0)
+        else:
+            append(log, large, epoch=2)
+    bases = [segment.base_offset for segment in log.segments]
+    assert bases == [0, 1, 7, 8]
+    log.flush_now()
+    reopened = env.open(CONFIG, recovery_point=0)
+    assert [segment.base_offset for segment in reopened.segments] == bases
+    assert [offset for offset, _ in values(reopened)] == [0, 6, 7, 8]
+
+
 def test_the_recovery_point_goes_back_to_the_base_of_the_segment_that_is_cut() -> None:
     _, log = filled()
     log.truncate_to(5)

@@ -515,6 +515,9 @@ class ReplicaManager:
                     partition.min_insync_replicas = settings.min_insync_replicas
                     if partition.log is not None:
                         partition.log.reconfigure(settings.log)
+                        if partition.log.flush_due:
+                            # With a new flush.messages, replicated records count as flushed.
+                            self._flush(partition, partition.log)
                     found.append(partition)
         return found
 

@@ -388,6 +388,28 @@ def test_a_leader_that_begins_with_unflushed_records_flushes_them() -> None:
     assert partition.high_watermark == 1
 
 
+@pytest.mark.parametrize("leader", [1, 2])
+def test_what_a_replica_has_is_flushed_once_the_topic_wants_it(leader: int) -> None:
+    """The leader counts a follower's log end as flushed, whenever it was copied."""
+    harness = BrokerHarness()
+    harness.workers.inline = False
+    for node_id in (1, 2):
+        harness.add_broker(node_id)
+    harness.add_topic(replicas=(1, 2), isr=(1, 2))
+    harness.broker.replicas.append("t", 0, batch("a"), acks=1)
+    partition = harness.broker.replicas.partition("t", 0)
+    harness.commit(
+        PartitionChangeRecord(partition_id=0, topic_id=TOPIC_ID, leader=leader, isr=(1, 2))
+    )
+    log = partition.log
+    assert log is not None
+    harness.workers.run()
+    assert log.recovery_point == 0
+    harness.commit(config_record("t", "flush_messages", "1"))
+    harness.workers.run()
+    assert log.recovery_point == log.log_end_offset == 1
+
+
 def test_a_failed_flush_fails_the_append() -> None:
     harness = BrokerHarness()
     harness.workers.inline = False

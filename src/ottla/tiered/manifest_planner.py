@@ -31,6 +31,10 @@ would break this, and what keeps them from happening:
 4. Broker 1 writes manifest 8 again, which broker 2 has removed as needless (`first_to_keep`). It
    believes that it still writes the manifests, and deletes what it has marked. As in 2, these marks
    are before broker 2's fence; no manifest of broker 2 lists the segments.
+5. Broker 1 has nothing more to write, and waits for something before it deletes. Meanwhile another
+   segment is marked that the last manifest lists: by broker 2 behind its fence, by that fence's
+   floor, or by an earlier leader, whose mark is late. But broker 1 deletes only what was marked in
+   the turn in which `plan` had nothing more to write.
 """
 
 from collections.abc import Mapping

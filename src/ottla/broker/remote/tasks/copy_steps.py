@@ -107,6 +107,7 @@ def update_manifest(term: LeaderTerm, manifests: ManifestWriter) -> Dialogue[Non
     failure = yield from manifests.update()
     if failure is None:
         term.succeeded("manifest")
+        yield from manifests.remove_needless()
     else:
         term.failed("manifest", "write of a manifest", failure, term.pause_ms(1))
 

@@ -7,7 +7,8 @@ Those that retention has expired, those below the log start, and what failed cop
    without it would send readers to objects that are gone.
 3. DELETE_STARTED for each segment: no broker reads it any more.
 4. The manifest without them: no reader of the store alone begins to read it.
-5. Their objects, some at a time, at a bounded rate. What fails is tried again.
+5. Their objects, some at a time, at a bounded rate. What fails is tried again. Those of segments
+   that are marked meanwhile are left to the next round, which has their manifest written first.
 6. DELETE_FINISHED, once nothing of a segment's copy can be written any more.
 
 Segments that a fence has given up, since tiered storage was disabled with delete, are purged in the
@@ -93,8 +94,8 @@ class ExpirationTask:
         return max(1, min([interval_ms, *(each for each in due if each > 0)]))
 
     def _round(self) -> Dialogue[Failed | None]:
-        remote = self._term.remote()
-        if remote is None or self._term.is_fenced(remote):
+        remote = self._remote()
+        if remote is None:
             return None
         plan = self._plan(remote)
         begun = [
@@ -122,7 +123,17 @@ class ExpirationTask:
                 if error is not None:
                     return error
         refused = yield from self._manifests.update()
-        return refused if refused is not None else (yield from self._delete_doomed())
+        if refused is not None:
+            return refused
+        failure = yield from self._delete_doomed()
+        yield from self._manifests.remove_needless()
+        return failure
+
+    def _remote(self) -> "RemoteLog | None":
+        """Return the remote segments; None = their metadata is not ready, or this term is fenced
+        off."""
+        remote = self._term.remote()
+        return None if remote is None or self._term.is_fenced(remote) else remote
 
     def _plan(self, remote: "RemoteLog") -> "ExpirationPlan":
         log, lineage = self._log, self._term.lineage()
@@ -184,20 +195,25 @@ class ExpirationTask:
             self._published = start
         return error
 
-    def _delete_doomed(self) -> Dialogue[Failed | None]:
-        """Delete the objects of all segments that are DELETE_STARTED."""
-        remote = self._term.remote()
+    def _delete_doomed(self) -> Dialogue[StoreError | None]:
+        """Delete the objects of the segments that are DELETE_STARTED in this turn, as no manifest
+        lists these; and no more of them once another leader's fence is replayed."""
+        remote = self._remote()
         doomed = (
             []
             if remote is None
             else [each for each in remote.deleting() if self._term.is_due(each)]
         )
         failure: StoreError | None = None
+        slots, quota = self._environment.expiration_slots, self._environment.delete_quota
         for first in range(0, len(doomed), SEGMENTS_PER_DELETE_MAX):
             some = doomed[first : first + SEGMENTS_PER_DELETE_MAX]
-            slots = self._environment.expiration_slots
             yield from slots.acquire()
             try:
+                while wait_ms := quota.wait_ms():
+                    yield wait_ms
+                if self._remote() is None:
+                    return failure
                 deleted, error = yield from self._delete(some)
             finally:
                 slots.release()
@@ -212,10 +228,8 @@ class ExpirationTask:
         self, segments: Sequence[SegmentMetadata]
     ) -> Dialogue[tuple[list[SegmentMetadata], StoreError | None]]:
         """Delete objects; return the segments of which nothing is left, and the first error."""
-        term, clock, quota = self._term, self._environment.clock, self._environment.delete_quota
-        while wait_ms := quota.wait_ms():
-            yield wait_ms
-        quota.spend(len(segments))
+        term, clock = self._term, self._environment.clock
+        self._environment.delete_quota.spend(len(segments))
         term.metrics.delete_requests += len(segments)
         # As of before the deletion: a write may be executed while it runs.
         now_ms = clock.monotonic_ms()

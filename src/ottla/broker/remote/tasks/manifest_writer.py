@@ -6,7 +6,8 @@ there before this leader deletes any object. It is written behind the term's fen
 in `ottla.tiered.manifest_planner`.
 
 After each base the manifests before the last base but one are removed, so that some two hundred are
-there. What fails of that is done with a later manifest.
+there. That is a step of its own, `remove_needless`: it may take minutes, and which segments may be
+deleted is known only in the turn in which `update` returns. What fails of it is done later.
 
 Source: `ottla.tiered.manifest`.
 """
@@ -68,15 +69,27 @@ class ManifestWriter:
         return self._planner.is_behind(remote, self._term.log.log_start_offset)
 
     def update(self) -> Dialogue[StoreError | Refused | None]:
-        """Bring the manifests up to date with the metadata; return why that failed."""
+        """Bring the manifests up to date with the metadata; return why that failed.
+
+        After None, and until the caller waits for anything, this term is not fenced off, and no
+        chain of manifests lists a segment that is DELETE_STARTED.
+        """
         yield from self._turn.acquire()
         try:
             self._is_due = True
             error = yield from self._update()
             self._is_due = error is not None
-            if error is None and self._keep_from:
-                yield from self._remove()
             return error
+        finally:
+            self._turn.release()
+
+    def remove_needless(self) -> Dialogue[None]:
+        """Remove the manifests before the last base but one, unless that is done."""
+        if not self._keep_from:
+            return
+        yield from self._turn.acquire()
+        try:
+            yield from self._remove()
         finally:
             self._turn.release()
 

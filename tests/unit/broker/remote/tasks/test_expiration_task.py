@@ -8,12 +8,13 @@ from typing import Any
 import pytest
 
 from ottla.base.errors import ApiError, Error
-from ottla.base.pending import completed
+from ottla.base.pending import Pending, completed
 from ottla.broker.remote.store_calls import LATE_WRITE_MS
 from ottla.metadata.tiering import DisablePolicy, TieringState, TopicTiering
 from ottla.testing.sim.object_store import ObjectStoreFaults
 from ottla.tiered.manifest_codec import decode_manifest
-from ottla.tiered.object_names import parse_object_name
+from ottla.tiered.metadata_records import encode
+from ottla.tiered.object_names import ObjectKind, parse_object_name
 from ottla.tiered.segment_metadata import SegmentState, SegmentUpdate
 from tests.unit.broker.remote.copy_bench import (
     HOUR_S,
@@ -23,6 +24,7 @@ from tests.unit.broker.remote.copy_bench import (
     BenchBroker,
     log_config,
 )
+from tests.unit.broker.remote.tasks.held_store import HeldStore
 
 ALL = [(0, 10), (10, 20), (20, 30), (30, 40)]
 
@@ -325,3 +327,171 @@ def test_a_copy_that_its_former_leader_finishes_at_the_last_moment_is_kept() -> 
         bench.check(broker, [(0, 10)])
         states = [each.state for each in bench.metadata.records() if hasattr(each, "segment_id")]
         assert SegmentState.DELETE_STARTED not in states
+
+
+# -- deletions of a leader that is held where it removes old manifests -------------------------
+
+
+def held_removal(bench: Bench) -> tuple[BenchBroker, BenchBroker, HeldStore]:
+    """Return a leader of nine copied segments that waits for the listing of old manifests, another
+    broker that may replace it, and what holds the listing. Records below 10 are deleted."""
+    leader, next_leader = bench.broker(1), bench.broker(2)
+    leader.fill(9)
+    leader.lead(5)
+    bench.run(30)
+    next_leader.copy_of(leader)
+    next_leader.follow()
+    bench.run(1)
+    held = HeldStore(leader.life, "list_page")
+    for start in (5, 10):
+        delete_records(leader, start)
+        bench.run(3)
+    next_leader.log.advance_log_start(10)
+    state = bench.manifest()
+    assert state is not None
+    assert (state.sequence, len(state.segments), len(held.names)) == (10, 8, 1)
+    return leader, next_leader, held
+
+
+def delete_records(broker: BenchBroker, offset: int) -> None:
+    broker.log.delete_records(offset)
+    broker.do(lambda: broker.life.manager.log_start_moved(TOPIC_ID, 0))
+
+
+def deleted_while_listed(bench: Bench) -> list[int]:
+    """Return a list that gets the start offset of each segment whose log is deleted from now on
+    while the last manifest lists it."""
+    found: list[int] = []
+
+    def changed(name: str, before: bytes | None, after: bytes | None) -> None:
+        parsed, state = parse_object_name(name), bench.manifest()
+        if after is None and parsed is not None and parsed.kind is ObjectKind.LOG:
+            assert state is not None
+            if parsed.segment_id in state.segments:
+                found.append(parsed.start_offset)
+
+    bench.model.on_change = changed
+    return found
+
+
+@pytest.mark.usefixtures("few")
+def test_a_replaced_leader_does_not_delete_what_the_next_one_has_marked() -> None:
+    """1. Broker 1 has written a base, and removes old manifests.
+    2. Broker 2 is elected, fences, writes its base, and marks segments that the base lists.
+    3. Broker 1 replays that; its cluster metadata lag. The removal ends.
+    """
+    bench = Bench()
+    _, second, held = held_removal(bench)
+    wrong = deleted_while_listed(bench)
+    second.lead(6)
+    bench.run(3)
+    manifests = HeldStore(second.life, "put_if_absent")
+    delete_records(second, 40)
+    bench.run(1)
+    assert len(manifests.names) == 1
+    assert len(bench.readable()) == 5
+    held.release()
+    bench.run(HOUR_S)
+    assert not wrong
+    assert len(bench.segment_objects()) == 8 * 5
+    manifests.release()
+    bench.run(2 * HOUR_S)
+    assert not wrong
+    bench.check(second, [(start, start + 10) for start in range(40, 90, 10)])
+
+
+@pytest.mark.usefixtures("few")
+def test_a_replaced_leader_does_not_delete_what_the_next_one_s_fence_gives_up() -> None:
+    """The log start behind it is not published yet, and no manifest has the floor."""
+    bench = Bench()
+    _, second, held = held_removal(bench)
+    wrong = deleted_while_listed(bench)
+    second.life.environment.publish_log_start = lambda log, offset: Pending()
+    second.lead(
+        6,
+        TopicTiering(
+            topic_id=TOPIC_ID,
+            state=TieringState.DISABLING,
+            tiered_epoch=2,
+            policy=DisablePolicy.DELETE,
+            remote_floor_epoch=1,
+            purge_pending=True,
+        ),
+    )
+    bench.run(2)
+    assert {each.state for each in bench.segments()} == {SegmentState.DELETE_STARTED}
+    held.release()
+    bench.run(HOUR_S)
+    assert not wrong
+    assert len(bench.segment_objects()) == 8 * 5
+
+
+@pytest.mark.usefixtures("few")
+def test_a_mark_of_an_earlier_leader_that_comes_late_waits_for_its_manifest() -> None:
+    bench = Bench()
+    leader, _, held = held_removal(bench)
+    wrong = deleted_while_listed(bench)
+    leader.log.advance_log_start(20)
+    late = bench.segments()[0]
+    assert late.start_offset == 10
+    mark = SegmentUpdate(
+        topic=late.topic,
+        topic_id=TOPIC_ID,
+        partition=0,
+        segment_id=late.segment_id,
+        state=SegmentState.DELETE_STARTED,
+        broker_id=7,
+        event_timestamp_ms=late.event_timestamp_ms,
+        leader_epoch=4,
+        tiered_epoch=1,
+    )
+    bench.metadata.arrived(encode(mark))
+    bench.run(1)
+    assert bench.readable()[0] == (20, 30)
+    held.release()
+    bench.run(HOUR_S)
+    assert not wrong
+    bench.check(leader, [(start, start + 10) for start in range(20, 90, 10)])
+
+
+@pytest.mark.usefixtures("few")
+def test_a_replaced_leader_does_not_forget_a_copy_that_the_fence_has_cancelled() -> None:
+    """A put of it may still be executed: the next leader deletes its objects once more."""
+    bench = Bench()
+    first, _, held = held_removal(bench)
+    held.let_pass()
+    puts = HeldStore(first.life, "put")
+    first.produce()
+    first.roll()
+    bench.run(3)
+    assert len(puts.names) == 1
+    second = bench.broker(3)
+    second.copy_of(first)
+    second.log.advance_log_start(10)
+    second.lead(6)
+    bench.run(3)
+    held.release()
+    bench.run(5)
+    puts.release()
+    bench.run(2 * HOUR_S)
+    bench.check(second)
+
+
+def test_a_replaced_leader_deletes_nothing_once_it_has_replayed_the_fence() -> None:
+    bench = Bench()
+    first = copied(bench)
+    second = bench.broker(2)
+    second.copy_of(first)
+    second.follow()
+    first.life.environment.delete_quota.change_rate(1)
+    first.life.environment.delete_quota.spend(100)
+    delete_records(first, 20)
+    second.log.advance_log_start(20)
+    bench.run(1)
+    assert bench.readable() == ALL[2:]
+    assert len(bench.segment_objects()) == 4 * 5
+    second.lead(6)
+    bench.run(HOUR_S)
+    bench.check(second, ALL[2:])
+    deletions = [each for each in bench.model.history if each.operation == "delete_many"]
+    assert {each.client for each in deletions} == {"broker-2"}

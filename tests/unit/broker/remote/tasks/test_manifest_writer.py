@@ -9,8 +9,6 @@ from ottla.broker.remote.dialogue import Dialogue, Task
 from ottla.broker.remote.tasks.leader_term import LeaderTerm
 from ottla.broker.remote.tasks.manifest_writer import ManifestWriter, Refused
 from ottla.testing.sim.object_store import ObjectStoreFaults
-from ottla.tiered import manifest as manifest_module
-from ottla.tiered import manifest_planner
 from ottla.tiered.manifest import Manifest, follow
 from ottla.tiered.manifest_codec import decode_manifest
 from ottla.tiered.object_names import manifest_name, parse_manifest_name
@@ -42,6 +40,7 @@ def update(bench: Bench, broker: BenchBroker, *writers: ManifestWriter) -> list[
 
     def whole(each: ManifestWriter) -> Dialogue[None]:
         results.append((yield from each.update()))
+        yield from each.remove_needless()
 
     environment = broker.life.environment
     for each in writers:
@@ -206,13 +205,6 @@ def moved(bench: Bench, broker: BenchBroker, each: ManifestWriter, times: int) -
     for _ in range(times):
         broker.log.advance_log_start(broker.log.log_start_offset + 1)
         assert update(bench, broker, each) == [None]
-
-
-@pytest.fixture
-def few(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have a base every fifth manifest."""
-    monkeypatch.setattr(manifest_module, "BASE_EVERY", 5)
-    monkeypatch.setattr(manifest_planner, "BASE_EVERY", 5)
 
 
 @pytest.mark.usefixtures("few")

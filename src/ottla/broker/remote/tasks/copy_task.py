@@ -205,6 +205,7 @@ class CopyTask:
         finally:
             slots.release()
         segment = upload.segment
+        self._term.copy_ended(segment)
         if error is None and not upload.files.is_intact():
             error = StoreError(Failure.SOURCE, "the local files have changed meanwhile")
         if error is not None:
@@ -232,11 +233,11 @@ class CopyTask:
         objects = yield from segment_objects(files, environment.workers)
         segment = announced(term, files)
         term.copying = segment.segment_id
-        term.copy_begins(segment)
         term.metrics.copy_requests += 1
         error = yield from wait(environment.metadata.append(segment))
         remote = term.remote()
         if error is not None or remote is None:
+            term.copy_ended(segment)  # Before it has written anything.
             term.metrics.copy_errors += 1
             term.failed("copy", copy_text(segment), error, term.pause_ms(1))
             return Outcome.FAILED

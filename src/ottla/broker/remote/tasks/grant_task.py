@@ -242,6 +242,12 @@ class GrantTask:
         self._failed.append(segment)
         self._drop(segment)
 
+    def _give_up_ended(self, segment: SegmentMetadata, why: object) -> None:
+        """End a granted copy that its holder has ended: only a late write may still come."""
+        self._term.write_unknown(segment)
+        self._term.copy_ended(segment)
+        self._give_up(segment, why)
+
     # -- grants --------------------------------------------------------------------------------
 
     def _grant(self, request: GrantRequest) -> Dialogue[Grants | ApiError]:
@@ -451,8 +457,7 @@ class GrantTask:
             return None  # The result tells what became of it.
         segment = grant.segment
         if copy.failure is not None:
-            term.write_unknown(segment)
-            self._give_up(segment, copy.failure)
+            self._give_up_ended(segment, copy.failure)
             return ApiError(Error.INVALID_REQUEST, "the copy was given up")
         problem = _size_problem(copy)
         if problem is None:
@@ -466,8 +471,7 @@ class GrantTask:
                 return ApiError(Error.REQUEST_TIMED_OUT, f"{found}; commit it again")
             problem = None if found is None else str(found)
         if problem is not None:
-            term.write_unknown(segment)
-            self._give_up(segment, problem)
+            self._give_up_ended(segment, problem)
             return ApiError(
                 Error.RESOURCE_NOT_FOUND, f"the brokers' store does not have the copy: {problem}"
             )
@@ -516,8 +520,7 @@ class GrantTask:
     def _finish(self, grant: CopyGrant) -> Dialogue[None]:
         segment = grant.segment
         if not self._granted[segment.segment_id].files.is_intact():
-            self._term.write_unknown(segment)
-            self._give_up(segment, "the local files have changed meanwhile")
+            self._give_up_ended(segment, "the local files have changed meanwhile")
             return
         took_ms = self._environment.clock.monotonic_ms() - grant.granted_ms
         refused = yield from finish_copy(self._term, segment, f"by a grant, in {took_ms} ms")

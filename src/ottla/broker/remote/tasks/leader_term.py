@@ -12,7 +12,9 @@ can finish a copy any more.
 
 So a segment is forgotten, DELETE_FINISHED, only when nothing of its copy can be executed any more,
 and its objects are deleted once more then. A copy that was finished had been given up by then in
-all its earlier attempts. One that was not may have been in progress until its time was over.
+all its earlier attempts. One that was not may have been in progress until its time was over. Of its
+own copies a leader knows more, but only once they have ended: not of one that is cancelled, by a
+fence or with the term.
 """
 
 import logging
@@ -104,6 +106,8 @@ class LeaderTerm:
         self.floor_seen = FloorSeen() if floor_seen is None else floor_seen
         self.metrics = environment.metrics.of_topic(log.topic)
         self.gauges = environment.metrics.add_partition(log.topic, log.partition)
+        self._late_ms: dict[Uuid, int] = {}
+        """Until when a write may be executed that was given up: of copies that are under way."""
         self._quiet_ms: dict[Uuid, int] = {}
         self._undeleted: set[Uuid] = set()
         self._deleted: set[Uuid] = set()
@@ -151,10 +155,6 @@ class LeaderTerm:
 
     # -- quiet time ----------------------------------------------------------------------------
 
-    def copy_begins(self, segment: SegmentMetadata) -> None:
-        """Note a copy of this term: its writes are known."""
-        self._quiet_ms[segment.segment_id] = 0
-
     def copy_failed(self, segment: SegmentMetadata) -> None:
         """Note that the objects of a copy of this term are to be deleted."""
         self._undeleted.add(segment.segment_id)
@@ -172,13 +172,17 @@ class LeaderTerm:
     def write_unknown(self, segment: SegmentMetadata) -> None:
         """Note that a write of this segment may still be executed."""
         now_ms = self.environment.clock.monotonic_ms()
-        self._quiet_ms[segment.segment_id] = now_ms + LATE_WRITE_MS
+        self._late_ms[segment.segment_id] = now_ms + LATE_WRITE_MS
+
+    def copy_ended(self, segment: SegmentMetadata) -> None:
+        """Note that no more is written of a copy of this term: it was not cancelled."""
+        self._quiet_ms[segment.segment_id] = self._late_ms.pop(segment.segment_id, 0)
 
     def quiet_ms(self, segment: SegmentMetadata) -> int:
         """Return from when on nothing of a segment's copy can be executed, monotonic.
 
-        A copy that this term did not make, and that was not finished, may be in progress until its
-        time is over.
+        A copy that was not finished, and of which this term does not know that it has ended, may be
+        in progress until its time is over.
         """
         known = self._quiet_ms.get(segment.segment_id)
         if known is None:
@@ -202,9 +206,10 @@ class LeaderTerm:
         )
 
     def inherit(self, before: "LeaderTerm") -> None:
-        """Take over what an earlier term of this process knows of segments that are deleted.
+        """Take over what an earlier term of this process knows of late writes, and of segments that
+        are deleted.
 
-        Not of copies: one that ended with its term may still be executed for its whole time.
+        Not that a copy has none: late writes are then awaited for as long as under another leader.
         """
         known = {each: until_ms for each, until_ms in before._quiet_ms.items() if until_ms > 0}
         self._quiet_ms |= known

@@ -1,13 +1,13 @@
 """One kind of operation on a broker's store that is held until the test says so.
 
-A held operation is sent when it is released, also if it was cancelled meanwhile: a store may
-execute late what it was sent.
+A held operation is sent when it is released, also if it was cancelled or has timed out meanwhile: a
+store may execute late what it was sent.
 """
 
 from collections.abc import Callable
 from typing import Any
 
-from ottla.base.object_store import Call, SettableCall
+from ottla.base.object_store import Call, Failure, SettableCall, StoreError
 from tests.unit.broker.remote.copy_bench import Life
 
 
@@ -18,6 +18,7 @@ class HeldStore:
         self.names: list[str] = []
         self._held: list[Callable[[], None]] = []
         self._operation = operation
+        self._timers = life.environment.timers
         self._calls = life.environment.calls
         self._store: Any = self._calls._store
         self._calls._store = self  # type: ignore[assignment]
@@ -34,6 +35,8 @@ class HeldStore:
                 if not outer.result.done:
                     outer.result.complete(result)
 
+            timed_out = StoreError(Failure.TIMED_OUT, "it is held")
+            self._timers.at(options["deadline_ms"], lambda: came(timed_out))
             self.names.append(args[0])
             self._held.append(lambda: begin(*args, **options).result.then(came))
             return outer

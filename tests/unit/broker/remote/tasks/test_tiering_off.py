@@ -22,6 +22,7 @@ from ottla.tiered.manifest_codec import decode_manifest
 from ottla.tiered.object_names import parse_manifest_name
 from ottla.tiered.segment_metadata import Fence, SegmentMetadata, SegmentState
 from tests.unit.broker.remote.copy_bench import HOUR_S, TOPIC_ID, Bench, BenchBroker
+from tests.unit.broker.remote.tasks.held_store import HeldStore
 from tests.unit.log.support import content
 
 EPOCH = 6
@@ -505,6 +506,30 @@ def test_a_copy_that_the_fence_interrupted_has_its_whole_time_under_the_next_lea
     took_s = purged_within(bench, second, 1, began_s)
     whole_s = (LATE_WRITE_MS + copy_ms_max(copying.size_bytes)) / 1000
     assert whole_s - 1 <= took_s <= whole_s + 10
+
+
+@pytest.mark.parametrize(
+    "next_term",
+    [lambda broker: broker.retier(retain()), lambda broker: broker.lead(EPOCH + 1)],
+    ids=["other tiering state", "other leader epoch"],
+)
+def test_a_copy_that_its_term_s_end_cancels_is_awaited_from_then_on(
+    next_term: Callable[[BenchBroker], None],
+) -> None:
+    """Not only its earlier attempts, of which the term knew that they may be executed late."""
+    bench = Bench()
+    broker = tiered(bench)
+    puts = HeldStore(broker.life, "put")
+    broker.produce(7)
+    broker.roll()
+    bench.run(58)
+    assert len(puts.names) == 2  # The second attempt at its first object.
+    next_term(broker)
+    puts.let_pass()
+    bench.run(LATE_WRITE_MS / 1000 - 1)
+    puts.release()
+    bench.run(HOUR_S)
+    bench.check(broker)
 
 
 def test_rule_12_a_leader_that_was_away_begins_with_its_local_files() -> None:

@@ -21,7 +21,7 @@ from ottla.broker.remote.dialogue import Dialogue
 from ottla.broker.remote.reads import reads
 from ottla.broker.remote.reads.remote_segments import slices
 from ottla.broker.remote.store_calls import ATTEMPT_MS_MAX, StoreCalls
-from ottla.broker.remote.tasks import copy_task, expiration_task
+from ottla.broker.remote.tasks import copy_task, expiration_task, leader_term
 from ottla.broker.remote.tasks.copy_task import CopyTask
 from ottla.broker.remote.tasks.expiration_task import ExpirationTask
 from ottla.broker.remote.tasks.leader_term import LeaderTerm
@@ -84,7 +84,7 @@ def deletes_before_the_log_start_moves() -> Iterator[None]:
 @contextmanager
 def expires_one_segment_too_many() -> Iterator[None]:
     """What is copied and still local counts twice (KAFKA-20732)."""
-    with replaced(expiration_task, "copied_offset", lambda remote, lineage: -1):
+    with replaced(expiration_task, "highest_copied_offset", lambda remote, lineage: -1):
         yield
 
 
@@ -95,9 +95,9 @@ def expires_one_segment_too_many() -> Iterator[None]:
 def deletes_local_files_of_copies_that_have_begun() -> Iterator[None]:
     """A follower takes COPY_STARTED for copied."""
 
-    def begun(remote: RemoteLog, lineage: Lineage) -> int:
+    def begun(remote: RemoteLog, lineage: Lineage, **starts: int) -> int:
         ends = [each.end_offset for each in remote.segments() if each.state in COPYING]
-        return max([copied_offset(remote, lineage), *ends])
+        return max([copied_offset(remote, lineage, **starts), *ends])
 
     with replaced(remote_log_manager, "copied_offset", begun):
         yield
@@ -108,14 +108,14 @@ def remembers_the_highest_copied_offset() -> Iterator[None]:
     """The copied offset never falls, whatever became of the segments and of the log."""
     highest: dict[int, int] = {}
 
-    def historical(remote: RemoteLog, lineage: Lineage) -> int:
+    def historical(remote: RemoteLog, lineage: Lineage, **starts: int) -> int:
         ends = [each.end_offset for each in remote.segments() if each.state in COPYING[1:]]
         highest[id(remote)] = max([highest.get(id(remote), -1), *ends])
         return highest[id(remote)]
 
     with (
         replaced(remote_log_manager, "copied_offset", historical),
-        replaced(copy_task, "copied_offset", historical),
+        replaced(leader_term, "copied_offset", historical),
     ):
         yield
 

@@ -83,9 +83,14 @@ class LogOffsets:
         self.had_remote_prefix = True
 
     def lower_local_start(self, first_base_offset: int) -> None:
-        """Move the local log start back to the first local record."""
+        """Move the local log start back to the first local record.
+
+        What is known to be remote was counted from the later one on.
+        """
         first = max(first_base_offset, self.log_start_offset)
-        self.local_log_start_offset = min(self.local_log_start_offset, first)
+        if first < self.local_log_start_offset:
+            self.local_log_start_offset = first
+            self.highest_remote_offset = -1
 
     def remote_copied_to(self, offset: int) -> None:
         """Note that everything up to `offset`, inclusive, is in remote storage."""

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-from ottla.tiered.copy_plan import copied_offset
+from ottla.tiered.copy_plan import highest_copied_offset
 from ottla.tiered.lineage import Lineage, Visible
 from ottla.tiered.remote_log import RemoteLog, by_offset
 from ottla.tiered.segment_metadata import SegmentMetadata, SegmentState
@@ -63,7 +63,7 @@ def plan_expiration(
     """
     visible = VisibleSegments() if visible is None else visible
     visible.update(remote, lineage)
-    copied = copied_offset(remote, lineage)
+    copied = highest_copied_offset(remote, lineage)
     unfinished = remote.unfinished()
     copied_now = (
         each.start_offset for each in unfinished if not _is_given_up(each, lineage, copied)

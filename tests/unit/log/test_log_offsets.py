@@ -46,6 +46,15 @@ def test_the_local_log_start_moves_back_to_the_log_start_at_most() -> None:
     assert facts(of)[:2] == (10, 10)
 
 
+def test_what_is_copied_is_not_known_from_an_earlier_local_log_start_on() -> None:
+    of = offsets(10, 30)
+    of.remote_copied_to(39)
+    of.lower_local_start(30)
+    assert of.highest_remote_offset == 39
+    of.lower_local_start(20)
+    assert of.highest_remote_offset == -1
+
+
 def test_a_cut_lowers_what_is_above_the_end() -> None:
     of = offsets(10, 30)
     of.remote_copied_to(55)

@@ -15,6 +15,7 @@ from ottla.log.segment_files import LocalSegment
 from ottla.tiered.copy_plan import (
     copied_offset,
     elected_log_start,
+    highest_copied_offset,
     local_only_bytes,
     next_segments,
 )
@@ -72,25 +73,56 @@ def test_empty_segments_are_not_copied() -> None:
 def test_copied_offset() -> None:
     lineage = Lineage([(1, 0), (2, 15), (4, 30)], 50)
     remote = copied(segment(1, 0, 9), segment(2, 10, 19, ((1, 10), (2, 15))))
-    assert copied_offset(remote, lineage) == 19
-    assert copied_offset(RemoteLog(), lineage) == -1
-    assert copied_offset(remote, Lineage([], 0)) == -1
+    assert copied_offset(remote, lineage, local_log_start=0) == 19
+    assert copied_offset(RemoteLog(), lineage, local_log_start=0) == -1
+    assert copied_offset(remote, Lineage([], 0), local_log_start=0) == -1
 
 
 def test_copied_offset_after_an_unclean_election() -> None:
     # KAFKA-15241: what epoch 1 wrote from offset 5 on is not in the log any more.
     remote = copied(segment(1, 0, 9), segment(2, 10, 19))
-    assert copied_offset(remote, Lineage([(1, 0), (2, 5)], 8)) == 4
-    assert copied_offset(remote, Lineage([(1, 0)], 5)) == 4
+    assert copied_offset(remote, Lineage([(1, 0), (2, 5)], 8), local_log_start=0) == 4
+    assert copied_offset(remote, Lineage([(1, 0)], 5), local_log_start=0) == 4
 
 
 def test_copied_offset_is_of_segments_that_are_there() -> None:
     lineage = Lineage([(1, 0)], 50)
     remote = copied(segment(1, 0, 9), segment(2, 10, 19))
     remote.replay(update(2, DELETING))
-    assert copied_offset(remote, lineage) == 9
+    assert copied_offset(remote, lineage, local_log_start=0) == 9
     remote.replay(fence(2, 2, floor=1))
-    assert copied_offset(remote, lineage) == -1
+    assert copied_offset(remote, lineage, local_log_start=0) == -1
+
+
+@pytest.mark.parametrize(
+    ("local_log_start", "known", "expected"),
+    [
+        (0, -1, 9),
+        (5, -1, 9),
+        (10, -1, 9),  # The last one before the local log is remote, and no more.
+        (15, -1, -1),
+        (20, -1, 39),  # It begins behind the gap.
+        (25, -1, 39),
+        (0, 9, 9),
+        (0, 19, 39),  # The gap was known to be copied.
+        (40, -1, 39),
+        (45, -1, -1),
+        (45, 39, 39),
+    ],
+)
+def test_copied_offset_ends_at_a_gap(local_log_start: int, known: int, expected: int) -> None:
+    """By the highest offset, a replica that has 10-19 would delete them: perhaps the last ones."""
+    lineage = Lineage([(1, 0), (2, 35)], 50)
+    remote = copied(segment(1, 0, 9), segment(2, 20, 29), segment(3, 30, 39, ((1, 30), (2, 35))))
+    found = copied_offset(remote, lineage, local_log_start=local_log_start, known=known)
+    assert found == expected
+    assert highest_copied_offset(remote, lineage) == 39
+
+
+def test_offsets_before_the_first_leader_epoch_are_no_gap() -> None:
+    """The log was compacted before: its first batch is at 4. Else it would be copied forever."""
+    first = replace(segment(1, 0, 9), epochs=((1, 4),))
+    assert copied_offset(copied(first), Lineage([(1, 4)], 50), local_log_start=0) == 9
 
 
 def test_local_only_bytes() -> None:
@@ -128,6 +160,31 @@ def test_elected_log_start_within_a_segment() -> None:
     assert found == 4
 
 
+@pytest.mark.parametrize(
+    ("log_start", "local_log_start", "floor", "expected"),
+    [
+        (20, 40, 1, 40),  # Behind the gap: this replica was away, and lacks 30-39.
+        (20, 50, 1, 40),  # The gap is before what is remote again.
+        (20, 30, 1, 20),
+        (25, 30, 1, 25),
+        (20, 40, 0, 20),  # Nothing was given up: what was copied is kept.
+        (20, 50, 0, 20),
+    ],
+)
+def test_elected_log_start_is_behind_a_gap(
+    log_start: int, local_log_start: int, floor: int, expected: int
+) -> None:
+    remote = RemoteLog()
+    remote.replay(fence(1, 2, floor=floor))
+    for number, start in ((1, 20), (2, 40)):
+        remote.replay(segment(number, start, start + 9, leader_epoch=1, tiered_epoch=2))
+        remote.replay(update(number, FINISHED, leader_epoch=1, tiered_epoch=2))
+    found = elected_log_start(
+        remote, Lineage([(1, 0)], 60), log_start=log_start, local_log_start=local_log_start
+    )
+    assert found == expected
+
+
 def test_elected_log_start_without_remote_segments() -> None:
     lineage = Lineage([(1, 0)], 50)
     found = elected_log_start(RemoteLog(), lineage, log_start=0, local_log_start=25)
@@ -152,7 +209,7 @@ def test_a_log_is_copied_once_from_its_start_to_its_last_stable_segment(
     for stable, start in [*moves, (bounds[-1], 0)]:
         last_stable = max(last_stable, min(stable, bounds[-1]))
         log_start = max(log_start, min(start, last_stable))
-        at = copied_offset(remote, lineage)
+        at = copied_offset(remote, lineage, local_log_start=log_start)
         found = next_segments(log, copied=at, log_start=log_start, last_stable=last_stable)
         for each in found:
             assert not each.is_active
@@ -162,7 +219,7 @@ def test_a_log_is_copied_once_from_its_start_to_its_last_stable_segment(
             number += 1
             remote.replay(segment(number, each.base_offset, each.end_offset - 1))
             remote.replay(update(number, FINISHED))
-        after = copied_offset(remote, lineage)
+        after = copied_offset(remote, lineage, local_log_start=log_start)
         for each in log:
             is_due = not each.is_active and log_start < each.end_offset <= last_stable
             if is_due and each.base_offset < each.end_offset:

@@ -45,6 +45,7 @@ from ottla.broker.remote.tasks.manifest_writer import ManifestWriter
 from ottla.broker.remote.tasks.restore_task import RestoreTask
 from ottla.tiered.copy_plan import copied_offset
 from ottla.tiered.lineage import Lineage
+from ottla.tiered.read_plan import slice_at
 from ottla.tiered.segment_metadata import NO_FLOOR
 from ottla.tiered.visible_segments import VisibleSegments
 
@@ -239,7 +240,14 @@ class _Follower:
             # What is retained expires, and no more is copied. A fence may come before the state.
             if not self.tiering.copies or remote.floor > self.tiering.remote_floor_epoch:
                 self.log.reset_remote()
-            self.log.remote_copied_to(copied_offset(remote, lineage))
+            self.log.remote_copied_to(
+                copied_offset(
+                    remote,
+                    lineage,
+                    local_log_start=self.log.local_log_start_offset,
+                    known=self.log.highest_remote_offset,
+                )
+            )
         self._fill_local_log()
 
     @property
@@ -271,7 +279,7 @@ class _Follower:
         if remote is None:
             return False
         lineage = Lineage(log.epochs.entries, log.log_end_offset)
-        return copied_offset(remote, lineage) < log.local_log_start_offset - 1
+        return slice_at(remote, lineage, log.local_log_start_offset - 1) is None
 
     def stop(self) -> None:
         """End."""

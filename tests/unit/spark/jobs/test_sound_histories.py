@@ -17,7 +17,7 @@ from ottla.spark.jobs.metadata_log import UserLog
 from ottla.spark.jobs.rules.findings import Finding
 from ottla.spark.jobs.rules.partition_rules import check_partition
 from ottla.spark.jobs.rules.partition_view import PartitionView
-from ottla.tiered.copy_plan import copied_offset
+from ottla.tiered.copy_plan import highest_copied_offset
 from ottla.tiered.lineage import Lineage
 from ottla.tiered.manifest import Manifest
 from ottla.tiered.manifest_codec import decode_manifest
@@ -70,7 +70,7 @@ class Audited(Partition):
         for each in broker.log.unfinished():
             self.append(broker, update(number_of(each), DELETING))
         lineage = Lineage([(1, 0)], OFFSET_MAX)
-        start = max(copied_offset(broker.log, lineage) + 1, self.log_start)
+        start = max(highest_copied_offset(broker.log, lineage) + 1, self.log_start)
         number = self.copies = self.copies + 1
         epochs = {"leader_epoch": broker.leader_epoch, "tiered_epoch": broker.tiered_epoch}
         # Leaders roll at offsets of their own.

@@ -38,7 +38,7 @@ from ottla.broker.remote.tasks.leader_term import LeaderTerm, copy_ms_max
 from ottla.broker.remote.tasks.local_files import SegmentObject, segment_objects
 from ottla.broker.remote.tasks.manifest_writer import ManifestWriter
 from ottla.tiered.copy_grants import may_copy_itself
-from ottla.tiered.copy_plan import copied_offset, elected_log_start, next_segments
+from ottla.tiered.copy_plan import elected_log_start, next_segments
 from ottla.tiered.object_names import object_name
 from ottla.tiered.segment_metadata import SegmentMetadata, SegmentState
 
@@ -122,7 +122,7 @@ class CopyTask:
             return Outcome.AGAIN
         if not term.may_copy:
             self._log.reset_remote()  # What is retained expires, and no more is copied.
-            self._log.remote_copied_to(copied_offset(remote, term.lineage()))
+            term.note_copied(remote)
             note_lag(term, [], NO_OFFSET)
             return Outcome.IDLE
         planned = self._plan(remote)
@@ -176,8 +176,7 @@ class CopyTask:
 
     def _plan(self, remote: "RemoteLog") -> "list[LocalSegment]":
         log = self._log
-        copied = copied_offset(remote, self._term.lineage())
-        log.remote_copied_to(copied)
+        copied = self._term.note_copied(remote)
         local = log.local_segments()
         stable = log.last_stable_offset
         planned = next_segments(

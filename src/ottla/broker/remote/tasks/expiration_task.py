@@ -30,7 +30,7 @@ from ottla.base.object_store import NAMES_PER_DELETE_MAX, StoreError
 from ottla.broker.remote.dialogue import Dialogue, Wakeup, wait
 from ottla.broker.remote.tasks.leader_term import LeaderTerm
 from ottla.broker.remote.tasks.manifest_writer import ManifestWriter, Refused
-from ottla.tiered.copy_plan import copied_offset, local_only_bytes
+from ottla.tiered.copy_plan import highest_copied_offset, local_only_bytes
 from ottla.tiered.expiration import Reason, plan_expiration
 from ottla.tiered.object_names import ObjectKind, object_names
 from ottla.tiered.segment_metadata import NO_FLOOR, SegmentMetadata, SegmentState
@@ -145,7 +145,7 @@ class ExpirationTask:
             retention_ms=config.retention_ms if config.deletes else -1,
             retention_bytes=config.retention_bytes if config.deletes else -1,
             local_only_bytes=local_only_bytes(
-                log.local_segments(), copied=copied_offset(remote, lineage)
+                log.local_segments(), copied=highest_copied_offset(remote, lineage)
             ),
             now_ms=self._environment.clock.now_ms(),
             visible=self._term.visible,

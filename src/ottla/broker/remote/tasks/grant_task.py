@@ -59,7 +59,7 @@ from ottla.tiered.copy_grants import (
     next_end_ms,
     segments_to_grant,
 )
-from ottla.tiered.copy_plan import copied_offset, next_segments
+from ottla.tiered.copy_plan import next_segments
 from ottla.tiered.object_names import ObjectKind
 from ottla.tiered.segment_metadata import SegmentMetadata, SegmentState
 
@@ -261,8 +261,7 @@ class GrantTask:
                 left = self._left(request.until_offset)
             yield from self._grant_some(request, left)
         remote = self._check_term()
-        lineage = self._term.lineage()
-        copied = copied_offset(remote, lineage)
+        copied = self._term.note_copied(remote)
         return Grants(
             leader_epoch=self._term.leader_epoch,
             tiered_epoch=self._term.tiering.tiered_epoch,
@@ -294,7 +293,7 @@ class GrantTask:
         remote, log = self._check_term(), self._log
         planned = next_segments(
             log.local_segments(),
-            copied=copied_offset(remote, self._term.lineage()),
+            copied=self._term.note_copied(remote),
             log_start=log.log_start_offset,
             last_stable=log.last_stable_offset,
         )
@@ -510,7 +509,7 @@ class GrantTask:
             remote = term.remote()
             if remote is None or not term.may_copy or term.is_fenced(remote):
                 break
-            copied = copied_offset(remote, term.lineage())
+            copied = term.note_copied(remote)
             grant = first_to_finish(term.grants.values(), max(copied + 1, log.log_start_offset))
             if grant is None:
                 break

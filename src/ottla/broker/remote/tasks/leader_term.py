@@ -31,6 +31,7 @@ from ottla.broker.remote.environment import RemoteEnvironment
 from ottla.broker.remote.store_calls import LATE_WRITE_MS, transfer_ms_max
 from ottla.broker.remote.tasks.floor_seen import FloorSeen
 from ottla.tiered.copy_grants import CopyGrant
+from ottla.tiered.copy_plan import copied_offset
 from ottla.tiered.lineage import Lineage
 from ottla.tiered.segment_metadata import (
     Fence,
@@ -132,6 +133,18 @@ class LeaderTerm:
     def lineage(self) -> Lineage:
         """Return the log's lineage as of now."""
         return Lineage(self.log.epochs.entries, self.log.log_end_offset)
+
+    def note_copied(self, remote: "RemoteLog") -> int:
+        """Note up to which offset the log is in remote storage, without a gap; return that."""
+        log = self.log
+        copied = copied_offset(
+            remote,
+            self.lineage(),
+            local_log_start=log.local_log_start_offset,
+            known=log.highest_remote_offset,
+        )
+        log.remote_copied_to(copied)
+        return copied
 
     def is_fenced(self, remote: "RemoteLog") -> bool:
         """Tell whether a newer leader, or a newer tiered epoch, has fenced this term off."""

@@ -702,6 +702,84 @@ def test_rule_21_a_follower_keeps_what_is_not_copied_again(lag: bool) -> None:
     assert follower.log.local_log_start_offset == 0
 
 
+def copied_in_part(bench: Bench) -> tuple[BenchBroker, BenchBroker]:
+    """Return a leader that was turned off and on again, and has copied 20-29 since; and a follower
+    that was away meanwhile, and has only records from 40 on."""
+    leader, follower = pair(bench, local=40)
+    follower.life.process.alive = False
+    for state in (delete(), delete(state=TieringState.DISABLED)):
+        leader.retier(state)
+        bench.run(5)
+    leader.retier(enabled(3, floor=1))
+    while bench.readable() != [(20, 30)]:
+        bench.run(0.01)
+    bench.model.faults.is_down = True
+    bench.run(2)
+    assert bench.readable() == [(20, 30)]
+    return leader, follower
+
+
+def test_rule_21_the_log_starts_behind_what_a_new_leader_lacks() -> None:
+    """The follower is elected before it has copied 30-39: nobody could read them."""
+    bench = Bench()
+    leader, follower = copied_in_part(bench)
+    leader.life.process.alive = False
+    bench.model.faults.is_down = False
+    follower.start()
+    follower.log.advance_log_start(20)
+    follower.follow(enabled(3, floor=1))
+    bench.run(1)
+    follower.lead(EPOCH + 1, enabled(3, floor=1))
+    follower.produce(7)
+    follower.roll()
+    bench.run(HOUR_S)
+    assert follower.log.log_start_offset == 40
+    bench.check(follower, [(40, 50)])
+
+
+def with_a_gap(bench: Bench) -> BenchBroker:
+    """Return a replica with the records from 20 on, of which 30-39 are remote nowhere: a leader
+    that lacked them has copied what is behind them."""
+    leader, follower = copied_in_part(bench)
+    leader.life.process.alive = False
+    bench.model.faults.is_down = False
+    follower.start()
+    follower.log.advance_log_start(40)
+    follower.lead(EPOCH + 1, enabled(3, floor=1))
+    bench.run(0.5)
+    follower.produce(7)
+    follower.roll()
+    while (40, 50) not in bench.readable():
+        bench.run(0.01)
+    follower.life.process.alive = False
+    leader.start()
+    return leader
+
+
+def test_rule_21_a_follower_keeps_records_that_are_remote_nowhere() -> None:
+    bench = Bench()
+    broker = with_a_gap(bench)
+    limit(broker, local_retention_bytes=1)
+    broker.follow(enabled(3, floor=1))
+    bench.run(5)
+    broker.log.expire_segments(broker.clock.now_ms())
+    assert broker.log.local_log_start_offset <= 30
+
+
+def test_rule_21_a_leader_copies_what_is_remote_nowhere() -> None:
+    bench = Bench()
+    broker = with_a_gap(bench)
+    broker.produce(7)
+    broker.lead(EPOCH + 2, enabled(3, floor=1))
+    broker.roll()
+    bench.run(HOUR_S)
+    assert set(bench.readable()) >= {(30, 40), (40, 50)}
+    count = len(bench.metadata.values)
+    bench.run(HOUR_S)
+    assert len(bench.metadata.values) == count
+    assert broker.log.highest_remote_offset == broker.log.log_end_offset - 1
+
+
 def test_rule_21_a_follower_that_knows_the_fence_alone_keeps_its_records() -> None:
     bench = Bench()
     leader, follower = pair(bench, local=0)

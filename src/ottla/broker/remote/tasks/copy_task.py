@@ -40,6 +40,7 @@ from ottla.broker.remote.tasks.manifest_writer import ManifestWriter
 from ottla.tiered.copy_grants import may_copy_itself
 from ottla.tiered.copy_plan import elected_log_start, next_segments
 from ottla.tiered.object_names import object_name
+from ottla.tiered.read_plan import slice_at
 from ottla.tiered.segment_metadata import SegmentMetadata, SegmentState
 
 if TYPE_CHECKING:
@@ -118,7 +119,7 @@ class CopyTask:
         remote = term.remote()
         if remote is None or term.is_fenced(remote):
             return Outcome.IDLE
-        if not term.has_begun and (yield from self._begin(remote)):
+        if not self._knows_log_start(remote) and (yield from self._find_log_start(remote)):
             return Outcome.AGAIN
         if not term.may_copy:
             self._log.reset_remote()  # What is retained expires, and no more is copied.
@@ -145,8 +146,24 @@ class CopyTask:
         finally:
             term.copying = term.copying_offset = None
 
-    def _begin(self, remote: "RemoteLog") -> Dialogue[bool]:
-        """Begin the term: find out where the log starts; return whether it has to be tried again.
+    def _knows_log_start(self, remote: "RemoteLog") -> bool:
+        """Tell whether the term has begun, and the log start can still be read.
+
+        A former leader's deletions count also after this term's fence:
+
+        1. Broker 1 advances the log start and publishes it: broker 2 has it, in memory.
+        2. Broker 1 sends DELETE_STARTED, which waits for the metadata topic.
+        3. Broker 2 is killed, starts with the earlier log start, is elected and begins.
+        4. DELETE_STARTED is appended.
+        """
+        log, start = self._log, self._log.log_start_offset
+        return self._term.has_begun and (
+            not log.has_remote_prefix or slice_at(remote, self._term.lineage(), start) is not None
+        )
+
+    def _find_log_start(self, remote: "RemoteLog") -> Dialogue[bool]:
+        """Find out where the log starts, and begin the term; return whether it has to be tried
+        again.
 
         Where no remote segment says so the log starts where the local files do. That must not be
         concluded from metadata that an earlier leader may still be writing.

@@ -17,6 +17,7 @@ from ottla.broker.remote.tasks.leader_term import LeaderTerm
 from ottla.metadata.tiering import TieringState, TopicTiering
 from ottla.records.control import build_marker
 from ottla.testing.sim.object_store import ObjectStoreFaults
+from ottla.tiered.metadata_records import encode
 from ottla.tiered.object_names import ObjectKind, object_name
 from ottla.tiered.segment_metadata import Fence, SegmentMetadata, SegmentState, SegmentUpdate
 from tests.unit.broker.remote.copy_bench import (
@@ -506,6 +507,47 @@ def test_the_log_start_of_a_new_leader_is_that_of_the_remote_tier() -> None:
     second.lead(6)
     bench.run(10)
     assert second.log.log_start_offset == 20
+
+
+@pytest.mark.parametrize("deleted", [1, 2, 4])
+def test_a_former_leader_s_deletion_comes_after_the_new_term_has_begun(deleted: int) -> None:
+    """The new leader had the log start in memory alone, and was killed; the record was waiting."""
+    bench = Bench()
+    first = led(bench, 4)
+    bench.run(10)
+    second = bench.broker(2)
+    second.copy_of(first)
+    second.delete_local(25)
+    first.life.process.alive = False
+    second.lead(6)
+    bench.run(5)
+    assert second.log.log_start_offset == 0
+    for each in bench.segments()[:deleted]:
+        bench.metadata.arrived(
+            encode(
+                SegmentUpdate(
+                    topic=each.topic,
+                    topic_id=each.topic_id,
+                    partition=each.partition,
+                    segment_id=each.segment_id,
+                    state=SegmentState.DELETE_STARTED,
+                    broker_id=1,
+                    event_timestamp_ms=first.clock.now_ms(),
+                    leader_epoch=5,
+                    tiered_epoch=1,
+                )
+            )
+        )
+    bench.run(2 * HOUR_S)
+    start = min(10 * deleted, 25)
+    assert second.log.log_start_offset == start
+    manifest = bench.manifest()
+    assert manifest is not None
+    assert manifest.log_start_offset == start
+    bench.check(second)
+    assert bench.readable()[-1][1] == 40  # What is left locally of deleted segments, too.
+    fences = [each.leader_epoch for each in bench.metadata.records() if isinstance(each, Fence)]
+    assert fences[-1] == 6  # Not before earlier leaders can copy no more.
 
 
 def test_a_log_that_replaces_another_is_known_to_be_copied() -> None:

@@ -122,7 +122,7 @@ class LogFlusher:
         self._local = local
         self._epochs = epochs
         self._job: FlushJob | None = None
-        """The flush in progress."""
+        """The flush in progress; the last one stays."""
         self._waiting: list[tuple[Flushed, bool]] = []
         """For the next one: (promise, with the active segment)."""
         self._last_flush_ms = ports.clock.now_ms()
@@ -190,7 +190,8 @@ class LogFlusher:
         result: BaseException | None,
         waiting: list[tuple[Flushed, bool]],
     ) -> None:
-        self._job = None
+        if self._job is job:
+            self._job = None
         if job is not None:
             job.release(failed=result is not None)
         error = result if isinstance(result, OSError) else None
@@ -208,6 +209,20 @@ class LogFlusher:
             done.complete(error)
         if self._waiting and self._job is None:
             self._start(owner)
+
+    def last_job(self) -> FlushJob:
+        """Return the flush before the log is closed, as `job`. Raises: OSError.
+
+        No other one begins: it would leave out what this one covers, and may end earlier.
+        """
+        job = self._job = self.job()
+        return job
+
+    def ended(self) -> None:
+        """Complete what has waited for the end of the last flush; the log is closed."""
+        waiting, self._waiting = self._waiting, []
+        for done, _ in waiting:
+            done.complete(self._local.offline_error())
 
     # --- one flush -----------------------------------------------------------------------
 

@@ -739,7 +739,12 @@ class PartitionLog:
         snapshots = self.producer_manager.snapshots
         if not snapshots or snapshots[-1] < self.log_end_offset:
             self.producer_manager.take_snapshot(self.log_end_offset)
-        return self.flusher.job()
+        return self.flusher.last_job()
+
+    def close_flushed(self) -> None:
+        """Close the files after the last flush."""
+        self.close()
+        self.flusher.ended()
 
     def close(self) -> None:
         """Close the files without a flush."""

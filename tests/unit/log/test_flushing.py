@@ -201,6 +201,30 @@ def test_a_flush_beside_one_under_way_covers_what_that_one_has() -> None:
     assert "partition.metadata" in env.names()
 
 
+def test_no_flush_begins_beside_the_last_one() -> None:
+    """It would leave out what the last one covers, and let the recovery point pass that."""
+    env, workers = queued()
+    log = env.open()
+    append(log, batch(), epoch=2)
+    before = log.flush()
+    append(log, batch(), epoch=2)
+    waits = log.flush()
+    job = log.prepare_close()
+    later = log.flush()
+    workers.run()
+    assert before.value is None
+    assert log.recovery_point == 1
+    assert not waits.done
+    job.run()
+    job.release(failed=False)
+    log.flushed(job)
+    assert log.recovery_point == 2
+    log.close_flushed()
+    assert isinstance(waits.value, OSError)
+    assert isinstance(later.value, OSError)
+    assert not workers.queue
+
+
 def test_a_log_that_is_let_go_is_freed_without_a_search_for_cycles() -> None:
     """Thousands of deleted logs would hold up the loop for a tenth of a second and more."""
     env, workers = queued()

@@ -579,7 +579,7 @@ class LogDirs:
                     raise result
                 return
             for log in some:
-                log.close()
+                log.close_flushed()
             close_some()
 
         def written(error: OSError | None) -> None:

@@ -141,11 +141,22 @@ def last_unclean_epochs(history: History) -> dict[TopicPartition, int]:
 
 
 def _elected_uncleanly(history: History) -> Iterator[PartitionSeen]:
+    """Yield the elections of replicas that were not in sync, where such elections are allowed.
+
+    The change that ends a reassignment may add its last replica to the ISR and elect it at once: a
+    member of the former ISR stays beside it. An unclean election leaves its leader alone in the
+    ISR.
+    """
     last: dict[TopicPartition, PartitionSeen] = {}
     for state in history.partitions:
         before = last.get(state.partition)
         last[state.partition] = state
         if before is None or state.leader < 0 or state.leader == before.leader:
             continue
-        if state.leader not in chain(before.isr, before.elr):
+        promise = history.promises.get(state.partition[0], KEEPS_ALL)
+        if not (promise.unclean or state.unclean):
+            continue
+        if state.leader in chain(before.isr, before.elr):
+            continue
+        if before.leader in state.replicas or set(before.isr).isdisjoint(state.isr):
             yield state

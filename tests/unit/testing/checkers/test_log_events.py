@@ -3,6 +3,8 @@
 Method: histories of a few lines, one that keeps the promise and one that breaks it.
 """
 
+import pytest
+
 from ottla.base.ids import Uuid
 from ottla.testing.checkers import log_events as checkers
 from ottla.testing.history.history import History, PartitionSeen
@@ -14,6 +16,7 @@ from ottla.testing.history.log import (
     StartMoved,
     WatermarkFell,
 )
+from ottla.testing.history.topics import KEEPS_ALL, Promise
 
 PARTITION = (Uuid(bytes(15) + b"\x08"), 0)
 CUT = LogCut(PARTITION, node=2, incarnation=1, before=12, end=9, high_watermark=10, at_ms=50)
@@ -49,9 +52,19 @@ def test_a_clean_election_is_no_reason_for_a_cut() -> None:
 
 
 def test_an_unclean_election_takes_what_was_committed() -> None:
-    unclean = LED._replace(leader=4, isr=(4,), at_ms=30)
+    unclean = LED._replace(leader=4, isr=(4,), at_ms=30, unclean=True)
     assert truncated(CUT, LED, unclean) == 0
     assert truncated(CUT, LED, unclean._replace(at_ms=60)) == 1
+    assert truncated(CUT, LED, unclean._replace(unclean=False)) == 1
+
+
+@pytest.mark.parametrize("promise", [KEEPS_ALL, Promise(unclean=True)])
+def test_the_election_that_ends_a_reassignment_is_no_reason_for_a_cut(promise: Promise) -> None:
+    before = LED._replace(replicas=(3, 2, 1), elr=())
+    moved = before._replace(replicas=(3, 2), isr=(2, 3), leader=3, at_ms=30)
+    history = History(log_events=[CUT], partitions=[before, moved])
+    history.promises[PARTITION[0]] = promise
+    assert len(checkers.committed_records_truncated(history)) == 1
 
 
 def test_a_compacted_replica_that_is_out_of_sync_may_cut_what_it_fetches_anew() -> None:

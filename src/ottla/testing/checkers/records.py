@@ -19,7 +19,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from ottla.base.ids import uuid_text
+from ottla.base.ids import NO_EPOCH, uuid_text
 from ottla.testing.checkers.promises import Promises
 from ottla.testing.history.history import History, LogSeen, Skipped, Write
 from ottla.testing.history.topics import TopicPartition
@@ -50,7 +50,7 @@ def name_of(partition: TopicPartition | None) -> str:
 
 def acknowledged_writes_lost(history: History) -> list[Witness]:
     """Return the acknowledged values that a replica's log lacks although it reaches so far."""
-    logs, promises = _logs(history), Promises(history)
+    logs, promises, epochs = _logs(history), Promises(history), _epochs_of(history)
     return [
         Witness(
             f"{value!r} of {write.client} was acknowledged at {write.ended_ms} ms at "
@@ -59,7 +59,11 @@ def acknowledged_writes_lost(history: History) -> list[Witness]:
             write.ended_ms,
         )
         for write in history.acknowledged()
-        if promises.stands(write.partition, write.sent_ms)
+        if promises.stands(
+            write.partition,
+            write.sent_ms,
+            epoch=epochs.get((write.node, write.partition, write.offset), NO_EPOCH),
+        )
         for offset, value in _placed(write)
         for log in logs[write.partition]
         if not promises.keeps(log, offset, value)
@@ -312,6 +316,18 @@ def _logs(history: History) -> defaultdict[TopicPartition, list[LogSeen]]:
     for log in history.logs:
         logs[log.partition].append(log)
     return logs
+
+
+def _epochs_of(history: History) -> dict[tuple[int, TopicPartition, int], int]:
+    """Return the leader epoch in which each node has acknowledged an offset of each partition.
+
+    The lowest one: after an unclean election another batch may be acknowledged at the same offset.
+    """
+    epochs: dict[tuple[int, TopicPartition, int], int] = {}
+    for each in history.acknowledgements:
+        place = each.node, each.partition, each.offset
+        epochs[place] = min(each.epoch, epochs.get(place, each.epoch))
+    return epochs
 
 
 def _placed(write: Write) -> Iterable[tuple[int, bytes]]:

@@ -158,7 +158,7 @@ class Consumer:
         found = take(batches, position)
         history.skipped += [Skipped(name, key, *gap, now_ms) for gap in found.gaps]
         history.reads += [
-            Read(name, key, record.offset, identity(record), now_ms, node)
+            Read(name, key, record.offset, identity(record), now_ms, node, epoch)
             for record in found.records
         ]
         position = found.next_offset

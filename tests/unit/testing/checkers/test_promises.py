@@ -10,6 +10,7 @@ from ottla.testing.checkers import delete_records as checkers_promises
 from ottla.testing.checkers import metadata as checkers_metadata
 from ottla.testing.checkers import records as checkers
 from ottla.testing.history.history import (
+    Acknowledgement,
     History,
     LogSeen,
     PartitionSeen,
@@ -220,6 +221,33 @@ def test_what_a_leader_had_after_an_unclean_election_must_stay(epoch: int, lost:
     read = Read("c", PARTITION, 0, b"gone", at_ms=900, node=2, epoch=epoch)
     history = history_of(UNCLEAN, reads=[read], logs=[log_of({})], partitions=elections)
     assert len(checkers.reads_lost(history)) == lost
+
+
+@pytest.mark.parametrize(
+    ("acknowledged", "lost"),
+    [
+        ([], 0),
+        ([(1, 0)], 0),
+        ([(2, 1)], 1),
+        ([(2, 2)], 1),
+        ([(1, 0), (2, 1)], 1),
+        ([(2, 2), (2, 0)], 0),
+    ],
+)
+def test_what_is_acknowledged_after_an_unclean_election_must_stay(
+    acknowledged: list[tuple[int, int]], lost: int
+) -> None:
+    elections = [state(1, 0, 10), state(2, 1, 300, isr=(2,))]
+    history = history_of(
+        UNCLEAN,
+        writes=[WRITE._replace(node=2)],
+        acknowledgements=[
+            Acknowledgement(node, PARTITION, epoch, 0, crc=epoch) for node, epoch in acknowledged
+        ],
+        logs=[log_of({})],
+        partitions=elections,
+    )
+    assert len(checkers.acknowledged_writes_lost(history)) == lost
 
 
 def test_without_an_unclean_election_such_a_topic_keeps_all() -> None:

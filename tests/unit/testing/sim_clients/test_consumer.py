@@ -19,7 +19,7 @@ def consumer_of(cluster: FakeCluster) -> Consumer:
 def test_all_records_are_recorded_in_order() -> None:
     cluster = FakeCluster()
     cluster.log = [b"a", b"b", b"c"]
-    consumer_of(cluster)
+    consumer = consumer_of(cluster)
     cluster.steps.run(1_000)
     cluster.log.append(b"d")
     cluster.steps.run(1_000)
@@ -29,6 +29,8 @@ def test_all_records_are_recorded_in_order() -> None:
         (2, b"c"),
         (3, b"d"),
     ]
+    (leader,) = consumer.client.leaders.values()
+    assert {(read.node, read.epoch) for read in cluster.history.reads} == {leader}
     assert cluster.history.progress[-1].what == "reads of orders-0"
     assert reads_lost(cluster.history) == watermarks_that_fell(cluster.history) == []
     assert {each.api for each in cluster.history.watermarks} == {"fetch", "list_offsets"}

@@ -7,6 +7,7 @@ retention takes them away; at the end the replicas must be equal.
 
 import pytest
 
+from ottla.testing.history.topics import Promise
 from ottla.testing.scenarios import Dialogue, Scenario, Story, TopicSpec
 from ottla.testing.scenarios.runner import play_scenario
 from ottla.testing.sim import Faults
@@ -26,6 +27,7 @@ ORDERS = TopicSpec(
         "retention.bytes": "6000",
         "file.delete.delay.ms": "500",
     },
+    promise=Promise(trimmed=True),
 )
 
 CONFIG = {

@@ -77,7 +77,11 @@ def high_watermarks_wrong(history: History) -> list[Witness]:
 
 
 def log_starts_moved(history: History) -> list[Witness]:
-    """Return the log starts that moved without a valid reason."""
+    """Return the log starts that moved without a valid reason.
+
+    A loss of power may take the first segments of a log, too, where it may take records.
+    """
+    promises = Promises(history)
     return [
         Witness(
             f"node {each.node} moved the log start of {name_of(each.partition)} from "
@@ -86,6 +90,7 @@ def log_starts_moved(history: History) -> list[Witness]:
         )
         for each in history.log_events
         if isinstance(each, StartMoved)
+        if not each.may_be_lost or promises.kept_own(each.partition, each.at_ms)
     ]
 
 

@@ -66,11 +66,19 @@ class Promises:
         return not (self.of(partition[0]).weak and lost)
 
     def keeps(self, log: LogSeen, offset: int, value: bytes) -> bool:
-        """Tell whether a log has a record, or need not have it."""
-        held = log.values.get(offset)
-        if held == value or offset < log.start:
+        """Tell whether a log has a record, or need not have it.
+
+        A log may begin later where the topic trims, and up to where tiered storage was disabled
+        with delete.
+        """
+        held, promise = log.values.get(offset), self.of(log.partition[0])
+        if held == value:
             return True
-        promise = self.of(log.partition[0])
+        may_begin_later = promise.trimmed or offset < self._history.tiers.given_up.get(
+            log.partition, -1
+        )
+        if offset < log.start and may_begin_later:
+            return True
         return held is None and promise.compacted and self._is_replaced(log, offset, value)
 
     # -- compaction ----------------------------------------------------------------------------

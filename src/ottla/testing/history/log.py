@@ -147,7 +147,10 @@ class MemberPassed(NamedTuple):
 
 
 class StartMoved(NamedTuple):
-    """A log start moved without a valid reason; `reason`: the only one there was."""
+    """A log start moved without a valid reason; `reason`: the only one there was.
+
+    Fields: `may_be_lost`: a loss of power may have taken the first segments.
+    """
 
     partition: tuple[Uuid, int]
     node: int
@@ -155,6 +158,7 @@ class StartMoved(NamedTuple):
     start: int
     reason: str
     at_ms: int = 0
+    may_be_lost: bool = False
 
 
 class ExpiredKept(NamedTuple):

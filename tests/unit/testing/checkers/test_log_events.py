@@ -76,6 +76,19 @@ def test_a_deletion_takes_what_was_committed() -> None:
     assert checkers.committed_records_truncated(history) == []
 
 
+def test_a_weak_topic_may_lose_its_first_segments_with_power() -> None:
+    opened = StartMoved(PARTITION, 2, 0, 5, "no reason", at_ms=50, may_be_lost=True)
+    moved = opened._replace(may_be_lost=False)
+    for promise, losses, found in (
+        (Promise(weak=True), [40], 1),
+        (Promise(weak=True), [60], 2),
+        (Promise(trimmed=True), [40], 2),
+    ):
+        history = History(log_events=[opened, moved], losses=losses)
+        history.promises[PARTITION[0]] = promise
+        assert len(checkers.log_starts_moved(history)) == found
+
+
 def test_an_event_is_found_by_its_checker_alone() -> None:
     events = [
         BatchTwice(PARTITION, 7, 3, 1, 2, at_ms=1),

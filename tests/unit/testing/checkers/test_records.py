@@ -18,7 +18,7 @@ from ottla.testing.history.history import (
     Watermark,
     Write,
 )
-from ottla.testing.history.topics import Outcome
+from ottla.testing.history.topics import Outcome, Promise
 
 TOPIC = Uuid(bytes(15) + b"\x09")
 PARTITION = (TOPIC, 0)
@@ -81,7 +81,20 @@ def test_a_write_acknowledged_without_an_offset_must_be_in_the_log() -> None:
 
 def test_what_retention_removed_is_not_lost() -> None:
     history = History(writes=[kept(b"a", offset=0)], logs=[log_of(b"b", start=1)])
+    history.promises[PARTITION[0]] = Promise(trimmed=True)
     assert checkers.acknowledged_writes_lost(history) == []
+
+
+def test_a_log_that_begins_too_late_has_lost_what_is_before_it() -> None:
+    history = History(
+        writes=[kept(b"a", offset=0)],
+        reads=[Read("c", PARTITION, 0, b"a", at_ms=60)],
+        logs=[log_of(b"b", start=1)],
+    )
+    for given_up, lost in ((-1, 1), (0, 1), (1, 0)):
+        history.tiers.given_up[PARTITION] = given_up
+        assert len(checkers.acknowledged_writes_lost(history)) == lost
+        assert len(checkers.reads_lost(history)) == lost
 
 
 def test_the_writes_of_a_deleted_topic_may_go() -> None:

@@ -129,12 +129,7 @@ class WatchedLog:
         self._start = log.log_start_offset
         self._watermark = log.high_watermark
         self._epoch = -1
-        known = watch.start_of(self._key, self._start)
-        if log.config.remote_storage and self._start > known:
-            text = "a start beyond every leader's log start, when it was opened"
-            now_ms = watch.sim.now_ms
-            watch.report(StartMoved(self._key, self._node, known, self._start, text, now_ms))
-        watch.log_started(self._key, self._start)
+        self._look_at_start()
         self._wrap("append_as_leader", self._appended, before=self._appends)
         self._wrap("append_as_follower", self._appended, before=self._appends)
         self._wrap("delete_records", self._records_deleted)
@@ -146,6 +141,19 @@ class WatchedLog:
         self._epochs: Epochs = ()
         self._had_prefix = False
         """As they were before the last change."""
+
+    def _look_at_start(self) -> None:
+        """Check where a log starts that was opened, and note it."""
+        watch, key, start = self._watch, self._key, self._start
+        known, is_remote = watch.start_of(key, start), self.log.config.remote_storage
+        # Where tiered storage is disabled, a start gives up what a replica had in remote storage.
+        is_judged = is_remote or watch.sim.image.tiering.get(key[0]) is None
+        if start > known and is_judged:
+            text = "a start beyond every leader's log start, when it was opened"
+            moved = StartMoved(key, self._node, known, start, text, watch.sim.now_ms)
+            watch.report(moved._replace(may_be_lost=not is_remote))
+        else:
+            watch.log_started(key, start)
 
     def _wrap(
         self,

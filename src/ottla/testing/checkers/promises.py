@@ -23,6 +23,7 @@ class Promises:
         self._history = history
         self._unclean = unclean_elections(history)
         self._last_unclean_epochs: dict[TopicPartition, int] | None = None
+        self._replicas: defaultdict[TopicPartition, set[int]] | None = None
         self._keys: dict[bytes, bytes] | None = None
         self._tombstones: defaultdict[bytes, list[int]] = defaultdict(list)
         self._newest: dict[tuple[int, TopicPartition], dict[bytes, int]] = {}
@@ -45,7 +46,7 @@ class Promises:
                 self._last_unclean_epochs = last_unclean_epochs(history)
             if epoch < self._last_unclean_epochs[partition]:
                 return False
-        if promise.weak and (history.disks_failed or max(history.losses, default=-1) >= since_ms):
+        if promise.weak and self._may_be_lost(partition, since_ms, NEVER_MS):
             return False
         return partition[0] not in history.deleted
 
@@ -61,9 +62,23 @@ class Promises:
 
         An unclean election truncates logs, but each of them remains whole.
         """
-        history = self._history
-        lost = history.disks_failed or min(history.losses, default=NEVER_MS) <= at_ms
-        return not (self.of(partition[0]).weak and lost)
+        return not (self.of(partition[0]).weak and self._may_be_lost(partition, -1, at_ms))
+
+    def _may_be_lost(self, partition: TopicPartition, first_ms: int, last_ms: int) -> bool:
+        """Tell whether a disk of a replica has ever failed, or one lost its power in that time.
+
+        Every broker counts that was a replica at any time, or all where none is known.
+        """
+        if self._replicas is None:
+            self._replicas = defaultdict(set)
+            for state in self._history.partitions:
+                self._replicas[state.partition].update(state.replicas)
+        nodes = set(self._history.disks_failed)
+        nodes.update(
+            each.node for each in self._history.losses if first_ms <= each.at_ms <= last_ms
+        )
+        replicas = self._replicas.get(partition)
+        return bool(nodes if replicas is None else nodes & replicas)
 
     def keeps(self, log: LogSeen, offset: int, value: bytes) -> bool:
         """Tell whether a log has a record, or need not have it.

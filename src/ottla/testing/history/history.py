@@ -166,6 +166,13 @@ class PartitionSeen(NamedTuple):
     at_ms: int = 0
 
 
+class PowerLoss(NamedTuple):
+    """A node's machine lost power, and what was not on its disk."""
+
+    node: int
+    at_ms: int
+
+
 class LogSeen(NamedTuple):
     """One replica's log at the end of the history."""
 
@@ -291,10 +298,9 @@ class History:
     starts_refused: list[StartRefused] = field(default_factory=list)
     promises: dict[Uuid, Promise] = field(default_factory=dict)
     """Of topics that do not promise to keep everything."""
-    losses: list[int] = field(default_factory=list)
-    """When a broker's machine lost power."""
-    disks_failed: bool = False
-    """A disk refused operations."""
+    losses: list[PowerLoss] = field(default_factory=list)
+    disks_failed: set[int] = field(default_factory=set)
+    """Nodes whose disks refused operations."""
     requests_repeated: bool = False
     """Some request was delivered twice."""
     trims: list[Trim] = field(default_factory=list)

@@ -31,6 +31,7 @@ from ottla.testing.history.history import (
     LeaderTerm,
     PartitionDirAppeared,
     PartitionSeen,
+    PowerLoss,
     ReplicaConfirmed,
     ReplicaSetAside,
     TopicSeen,
@@ -108,7 +109,7 @@ class Recorder:
                     )
                 )
             case seen.NodeChanged(what="lost power"):
-                self.history.losses.append(observation.at_ms)
+                self.history.losses.append(PowerLoss(observation.node, observation.at_ms))
             case seen.QuorumLed():
                 self.history.leader_terms.append(
                     LeaderTerm(observation.node, None, observation.epoch, observation.at_ms)

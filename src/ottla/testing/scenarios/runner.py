@@ -50,7 +50,6 @@ REMOVAL_MS = 5_000
 PURGE_MS = 600_000
 """How long the purge of a deleted topic's objects may take: it waits until nothing that was sent to
 the store can be executed any more, which a copy of another leader may take four minutes for."""
-DISK_MARKS = ("disk-full", "log-dir-bad", "sync-failed")
 REPEATED_MARK = "request-twice"
 UNCLEAN = "unclean.leader.election.enable"
 
@@ -211,7 +210,7 @@ class Run:
         history.tiers.disablements_left = self._tiering.disabling() + self._tiering.purging()
         history.groups.logs = list(read_offsets_logs(sim))
         history.topics = {topic.id for topic in sim.image.topics}
-        history.disks_failed = any(sim.marks[each] for each in DISK_MARKS)
+        history.disks_failed = sim.failed_disks
         history.requests_repeated = sim.marks[REPEATED_MARK] > 0
         for topic in sim.image.topics:
             spec = story.topics.get(topic.name)

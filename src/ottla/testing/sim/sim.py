@@ -277,6 +277,11 @@ class Sim:
         """The fault injector; None before faults begin, and after healing."""
         return None if self._is_healed else self._fault_injector
 
+    @property
+    def failed_disks(self) -> set[int]:
+        """Brokers whose disks were to refuse operations."""
+        return set() if self._fault_injector is None else self._fault_injector.failed_disks
+
     def _elected(self, node_id: int) -> None:
         if self._fault_injector is not None:
             self._fault_injector.elected(node_id)

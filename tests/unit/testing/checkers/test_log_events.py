@@ -7,7 +7,7 @@ import pytest
 
 from ottla.base.ids import Uuid
 from ottla.testing.checkers import log_events as checkers
-from ottla.testing.history.history import History, PartitionSeen
+from ottla.testing.history.history import History, PartitionSeen, PowerLoss
 from ottla.testing.history.log import (
     BatchTwice,
     ExpiredKept,
@@ -79,12 +79,12 @@ def test_a_deletion_takes_what_was_committed() -> None:
 def test_a_weak_topic_may_lose_its_first_segments_with_power() -> None:
     opened = StartMoved(PARTITION, 2, 0, 5, "no reason", at_ms=50, may_be_lost=True)
     moved = opened._replace(may_be_lost=False)
-    for promise, losses, found in (
-        (Promise(weak=True), [40], 1),
-        (Promise(weak=True), [60], 2),
-        (Promise(trimmed=True), [40], 2),
+    for promise, lost_ms, found in (
+        (Promise(weak=True), 40, 1),
+        (Promise(weak=True), 60, 2),
+        (Promise(trimmed=True), 40, 2),
     ):
-        history = History(log_events=[opened, moved], losses=losses)
+        history = History(log_events=[opened, moved], losses=[PowerLoss(2, lost_ms)])
         history.promises[PARTITION[0]] = promise
         assert len(checkers.log_starts_moved(history)) == found
 

@@ -14,6 +14,7 @@ from ottla.testing.history.history import (
     History,
     LogSeen,
     PartitionSeen,
+    PowerLoss,
     Read,
     Skipped,
     Watermark,
@@ -177,6 +178,11 @@ def test_a_trim_is_done_by_all_replicas_in_sync_and_as_far_as_was_asked_for() ->
 
 # -- weaker durability -------------------------------------------------------------------------
 
+
+def lost_at(*times_ms: int) -> list[PowerLoss]:
+    return [PowerLoss(1, at_ms) for at_ms in times_ms]
+
+
 WRITE = Write("p", PARTITION, (b"a",), 0, Outcome.ACKNOWLEDGED, 0, sent_ms=100, ended_ms=110)
 
 
@@ -193,14 +199,28 @@ WRITE = Write("p", PARTITION, (b"a",), 0, Outcome.ACKNOWLEDGED, 0, sent_ms=100, 
 def test_a_weak_topic_may_lose_what_was_written_before_a_loss_of_power(
     promise: Promise, losses: list[int], lost: int
 ) -> None:
-    history = history_of(promise, writes=[WRITE], logs=[log_of({})], losses=losses)
+    history = history_of(promise, writes=[WRITE], logs=[log_of({})], losses=lost_at(*losses))
     assert len(checkers.acknowledged_writes_lost(history)) == lost
 
 
 def test_a_failed_disk_excuses_a_weak_topic_as_well() -> None:
     for promise, lost in ((WEAK, 0), (KEEPS_ALL, 1)):
-        history = history_of(promise, writes=[WRITE], logs=[log_of({})], disks_failed=True)
+        history = history_of(promise, writes=[WRITE], logs=[log_of({})], disks_failed={1})
         assert len(checkers.acknowledged_writes_lost(history)) == lost
+
+
+@pytest.mark.parametrize(("node", "lost"), [(1, 0), (2, 0), (3, 1), (101, 1)])
+def test_only_what_befalls_a_replica_excuses_a_weak_topic(node: int, lost: int) -> None:
+    moved = [state(1, 0, 10)._replace(replicas=(1,)), state(2, 1, 20)._replace(replicas=(2,))]
+    parts: dict[str, object] = {"writes": [WRITE], "logs": [log_of({})], "partitions": moved}
+    watermarks = [
+        Watermark("c", PARTITION, offset, "list_offsets", at_ms=at_ms)
+        for offset, at_ms in ((9, 600), (5, 700))
+    ]
+    for happened in ({"losses": [PowerLoss(node, 500)]}, {"disks_failed": {node}}):
+        history = history_of(WEAK, watermarks=watermarks, **parts, **happened)
+        assert len(checkers.acknowledged_writes_lost(history)) == lost
+        assert len(checkers.watermarks_that_fell(history)) == lost
 
 
 def state(leader: int, epoch: int, at_ms: int, *, isr: tuple[int, ...] = (1,)) -> PartitionSeen:
@@ -262,7 +282,7 @@ def test_a_watermark_may_fall_only_after_something_was_lost() -> None:
         for offset, at_ms in ((9, 100), (5, 200))
     ]
     for losses, found in (([150], 0), ([250], 1)):
-        history = history_of(WEAK, watermarks=watermarks, losses=losses)
+        history = history_of(WEAK, watermarks=watermarks, losses=lost_at(*losses))
         assert len(checkers.watermarks_that_fell(history)) == found
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from ottla.base.ids import Uuid
 from ottla.testing.checkers import tiers as checkers
-from ottla.testing.history.history import Acknowledgement, History, PartitionSeen
+from ottla.testing.history.history import Acknowledgement, History, PartitionSeen, PowerLoss
 from ottla.testing.history.log import BatchSeen, ReplicaLog, SegmentSeen
 from ottla.testing.history.tiers import (
     ImageUnlike,
@@ -122,7 +122,7 @@ def test_a_loss_of_power_excuses_what_is_unreadable_only_where_it_is_allowed() -
     seen = history(events=[Unreadable(PARTITION, 2, 0, 10, "an object was deleted", 50)])
     seen.promises[TOPIC] = Promise(weak=True)
     assert len(checkers.offsets_unreadable(seen)) == 1
-    seen.losses.append(40)
+    seen.losses.append(PowerLoss(1, 40))
     assert checkers.offsets_unreadable(seen) == []
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from ottla.base.ids import Uuid
 from ottla.testing.checkers import transactions as checkers
-from ottla.testing.history.history import History, LogSeen
+from ottla.testing.history.history import History, LogSeen, PowerLoss
 from ottla.testing.history.topics import Promise
 from ottla.testing.history.transactions import CommittedRead, TransactionSeen
 
@@ -61,5 +61,5 @@ def test_a_committed_record_that_was_left_out_is_found() -> None:
 def test_records_that_may_be_lost_are_not_missed() -> None:
     seen = history((0, b"plain"))
     seen.promises[TOPIC] = Promise(weak=True)
-    seen.losses.append(600)
+    seen.losses.append(PowerLoss(1, 600))
     assert found(seen) == (0, 0)

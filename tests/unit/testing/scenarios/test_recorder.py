@@ -22,6 +22,7 @@ from ottla.testing.checkers.metadata import images_that_differ, metadata_lost_or
 from ottla.testing.history.history import (
     History,
     PartitionDirAppeared,
+    PowerLoss,
     ReplicaConfirmed,
     ReplicaSetAside,
     TopicSeen,
@@ -33,6 +34,7 @@ from ottla.testing.sim.watch.observations import (
     HighWatermarkMoved,
     ImagePublished,
     MetadataCommitted,
+    NodeChanged,
     PartitionDirGone,
     PartitionDirSeen,
     QuorumLed,
@@ -205,3 +207,10 @@ def test_the_epochs_in_which_nodes_lead_are_recorded_as_they_change() -> None:
         (2, (TOPIC, 0)): [(2, -1), (4, 1)],
     }
     assert groups.high_watermarks == {(TOPIC, 0): [(0, 5), (1, 7)]}
+
+
+def test_a_loss_of_power_is_recorded_with_its_node() -> None:
+    recorder = Recorder(History())
+    for what in ("started", "lost power", "crashed"):
+        recorder.observe(NodeChanged(9, 101, 1, what))
+    assert recorder.history.losses == [PowerLoss(101, 9)]

@@ -28,6 +28,8 @@ class FaultInjector:
         self.faults = faults
         self._lost: dict[int, int] = {}
         """Brokers that lost unflushed data; the incarnation in which they may have recovered."""
+        self.failed_disks: set[int] = set()
+        """Brokers whose disks were to refuse operations."""
         kinds: tuple[tuple[float, Callable[[], None]], ...] = (
             (faults.crashes, self._crash),
             (faults.stopped, self._stop),
@@ -141,6 +143,7 @@ class FaultInjector:
             return False
         if node.is_broker:
             self._lost[node.id] = NEVER
+            self.failed_disks.add(node.id)
         return True
 
     def writes_again(self, node: SimulatedNode) -> None:

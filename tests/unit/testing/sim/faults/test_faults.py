@@ -68,3 +68,4 @@ def test_a_broker_whose_disk_refuses_writes_counts_as_one_that_may_have_lost_som
     assert fault_injector.may_refuse_writes(sim.nodes[101]), (
         "controllers flush what they acknowledge"
     )
+    assert fault_injector.failed_disks == {1}

@@ -164,7 +164,7 @@ def _values_differ(one: ReplicaLog, other: ReplicaLog, promises: Promises) -> st
             latest[record.key] = offset, record.value
     for key, (offset, value) in latest.items():
         if value is not None and not (offset in ours and offset in theirs):
-            if promises.is_deleted(one.partition[0], key, offset):
+            if promises.is_deleted(one.partition[0], key, offset, value):
                 continue
             holder = one if offset in ours else other
             return f"only node {holder.node} has offset {offset}, the newest of key {key!r}"

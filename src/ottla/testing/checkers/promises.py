@@ -14,6 +14,9 @@ from ottla.testing.history.history import History, LogSeen, PartitionSeen, Write
 from ottla.testing.history.topics import KEEPS_ALL, Outcome, Promise, TopicPartition
 
 NEVER_MS = 1 << 62
+LATE_MS = 60_000
+"""How long after its end a write, or a copy of its request, may still be appended: brokers are
+paused for up to 20 s, and links are cut for up to 9 s."""
 
 
 class Promises:
@@ -25,7 +28,9 @@ class Promises:
         self._last_unclean_epochs: dict[TopicPartition, int] | None = None
         self._replicas: defaultdict[TopicPartition, set[int]] | None = None
         self._keys: dict[bytes, bytes] | None = None
-        self._tombstones: defaultdict[bytes, list[int]] = defaultdict(list)
+        self._sent_ms: dict[bytes, int] = {}
+        self._tombstones: defaultdict[bytes, list[tuple[int, int]]] = defaultdict(list)
+        """By key: where each is, and until when it may have been appended."""
         self._newest: dict[tuple[int, TopicPartition], dict[bytes, int]] = {}
 
     def of(self, topic_id: Uuid) -> Promise:
@@ -109,30 +114,40 @@ class Promises:
             newest = self._newest[place] = {
                 keys[held]: where for where, held in sorted(log.values.items()) if held in keys
             }
-        return newest.get(key, -1) > offset or self.is_deleted(log.partition[0], key, offset)
+        return newest.get(key, -1) > offset or self.is_deleted(log.partition[0], key, offset, value)
 
-    def is_deleted(self, topic_id: Uuid, key: bytes, offset: int) -> bool:
-        """Tell whether a key has a tombstone at or after an offset that may be removed, and with it
-        the record that it deletes. A replica that fetches neither keeps the record
-        (`delete.retention.ms`).
+    def is_deleted(self, topic_id: Uuid, key: bytes, offset: int, value: bytes) -> bool:
+        """Tell whether the key of a record has a tombstone at or after its offset that may be
+        removed, and with it the record that it deletes. A replica that fetches neither keeps the
+        record (`delete.retention.ms`).
         """
         if self.of(topic_id).keeps_tombstones:
             return False
         self._known_keys()
-        return any(where < 0 or where >= offset for where in self._tombstones.get(key, ()))
+        sent_ms = self._sent_ms.get(value, -1)
+        return any(
+            where >= offset or (where < 0 and sent_ms <= last_ms)
+            for where, last_ms in self._tombstones.get(key, ())
+        )
 
     def _known_keys(self) -> dict[bytes, bytes]:
-        """Return the key of each value; note where tombstones are, -1 = unknown."""
+        """Return the key of each value; note when it was first sent, and where tombstones are.
+
+        A tombstone whose offset is unknown (-1) is behind no record that was first sent after it
+        could last be appended.
+        """
         if self._keys is None:
             self._keys = {}
             for write in self._history.writes:
                 if not write.keys or not self._may_be_appended(write):
                     continue
                 is_placed = write.offset >= 0 and not self._may_have_copies(write)
+                last_ms = write.ended_ms + LATE_MS
                 for index, (value, key) in enumerate(zip(write.values, write.keys, strict=True)):
-                    self._keys[value] = key
+                    self._keys[value], self._sent_ms[value] = key, write.sent_ms
                     if write.tombstones[index]:
-                        self._tombstones[key].append(write.offset + index if is_placed else -1)
+                        where = write.offset + index if is_placed else -1
+                        self._tombstones[key].append((where, last_ms))
         return self._keys
 
     def _may_be_appended(self, write: Write) -> bool:

@@ -102,6 +102,20 @@ def test_a_tombstone_excuses_no_later_record() -> None:
     assert "b'new'" in witness.text
 
 
+@pytest.mark.parametrize(("sent_ms", "lost"), [(300, 0), (60_000, 0), (100_000, 1)])
+@pytest.mark.parametrize("offset", [-1, 0])
+def test_a_tombstone_excuses_no_record_that_was_sent_long_after_it(
+    offset: int, sent_ms: int, lost: int
+) -> None:
+    """Its place is unknown: it was not acknowledged, or has a copy."""
+    tombstone = keyed(b"gone", b"k", offset, tombstone=True)
+    later = keyed(b"new", b"k", 1)._replace(sent_ms=sent_ms, ended_ms=sent_ms + 10)
+    history = history_of(
+        FORGETFUL, writes=[tombstone, later], logs=[log_of({})], requests_repeated=True
+    )
+    assert len(checkers.acknowledged_writes_lost(history)) == lost
+
+
 @pytest.mark.parametrize("is_repeated", [False, True])
 def test_a_tombstone_that_was_delivered_twice_may_go_with_what_is_between(
     is_repeated: bool,

@@ -4,7 +4,8 @@
   registration.
 - A registration after a stop that was not clean leaves the broker in no ISR and no ELR (KIP-966).
 - A replica joins an ISR only by an AlterPartition that names the partition epoch, and the leader
-  epoch, that the partition has then (KIP-497), and the present registrations (KIP-903).
+  epoch, that the partition has then (KIP-497), and the present registrations (KIP-903). So does the
+  last replica of a reassignment, which then ends in the same change.
 - A voter votes only for a candidate whose log is not behind its own (Raft, 5.4.1; KIP-595).
 - A controller refuses the heartbeat of a registration that has ended (STALE_BROKER_EPOCH).
 - A leader refuses what a follower fetches under a registration that has ended (KIP-903).
@@ -19,6 +20,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 from ottla.base.ids import NO_EPOCH, Uuid
 from ottla.metadata.brokers import BrokerImage
 from ottla.metadata.image import ClusterImage, PartitionImage
+from ottla.metadata.topics import RECOVERING
 from ottla.testing.history.history import History
 from ottla.testing.history.nodes import FENCING, RuleBroken, Unfenced
 from ottla.testing.history.topics import TopicPartition
@@ -238,10 +240,9 @@ class RequestWatch:
     def _look_at_isr(
         self, key: TopicPartition, before: PartitionImage, state: PartitionImage
     ) -> None:
-        if (
-            state.leader_epoch != before.leader_epoch
-            or state.partition_epoch != before.partition_epoch + 1
-        ):
+        if state.partition_epoch != before.partition_epoch + 1:
+            return
+        if state.leader_epoch != before.leader_epoch and not _ends_reassignment(before, state):
             return
         joined = set(state.isr) - set(before.isr)
         if not joined:
@@ -267,6 +268,17 @@ class RequestWatch:
         Images are published after the changes that are in them: none has what comes with this one.
         """
         return epoch < self._epochs.get(broker, NO_EPOCH)
+
+
+def _ends_reassignment(before: PartitionImage, state: PartitionImage) -> bool:
+    """Tell whether a change removes replicas because all others are in sync.
+
+    A cancelled reassignment takes away those that were added. An election of an eligible replica,
+    or an unclean one, makes the leader the ISR, which may end a reassignment, too.
+    """
+    gone = {*before.replicas} - {*state.replicas, *before.adding_replicas}
+    may_lead = state.leader in before.elr or state.leader_recovery_state == RECOVERING
+    return bool(gone) and not (may_lead and state.isr == (state.leader,))
 
 
 class FollowerFetches:

@@ -16,6 +16,7 @@ from ottla.metadata.records import (
     RegisterBrokerRecord,
     TopicRecord,
 )
+from ottla.metadata.topics import RECOVERING
 from ottla.testing.history.history import History
 from ottla.testing.scenarios.watches.request_watch import RequestWatch
 from ottla.testing.sim import Sim
@@ -57,10 +58,10 @@ class Bench:
         frame = joined(encode_response(response, version, number))
         self.sim.net.frame_arrived("response", source, CONTROLLER, frame, connection=5)
 
-    def change(self, **change: Any) -> None:
-        """Change `PARTITION`."""
-        after = replace(PARTITION, **change)
-        self.sim.notify(PartitionSet(7, 70, "t", TOPIC, 0, PARTITION, after))
+    def change(self, before: PartitionImage = PARTITION, **change: Any) -> None:
+        """Change a partition."""
+        after = replace(before, **change)
+        self.sim.notify(PartitionSet(7, 70, "t", TOPIC, 0, before, after))
 
     def publish(self, image: ClusterImage) -> None:
         self.sim.notify(ImagePublished(7, CONTROLLER, 1, image))
@@ -132,6 +133,66 @@ def test_other_changes_need_no_request(change: dict[str, Any]) -> None:
     bench = Bench()
     bench.change(**change)
     assert bench.reasons == []
+
+
+MOVING = replace(PARTITION, replicas=(3, 2, 1), adding_replicas=(3,), removing_replicas=(1,))
+MOVED: dict[str, Any] = {
+    "replicas": (3, 2),
+    "adding_replicas": (),
+    "removing_replicas": (),
+    "isr": (2, 3),
+    "leader": 3,
+    "leader_epoch": 5,
+    "partition_epoch": 8,
+}
+
+
+@pytest.mark.parametrize(
+    ("request_of", "is_missing"),
+    [((4, 7, 1, 2, 3), False), ((4, 6, 1, 2, 3), True), ((4, 7, 1, 2), True), (None, True)],
+)
+def test_the_last_replica_of_a_reassignment_joins_by_a_request(
+    request_of: tuple[int, ...] | None, is_missing: bool
+) -> None:
+    bench = Bench()
+    if request_of is not None:
+        bench.send(isr_request(*request_of), 3)
+    bench.change(MOVING, **MOVED)
+    assert bool(bench.reasons) is is_missing
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"isr": (2,), "leader": 2},
+        {"isr": (3,), "leader_recovery_state": RECOVERING},
+        {"replicas": (2, 1), "isr": (1, 2), "leader": 1},
+    ],
+    ids=["none joins", "unclean election", "cancelled"],
+)
+def test_other_ends_of_a_reassignment_need_no_request(change: dict[str, Any]) -> None:
+    bench = Bench()
+    bench.change(MOVING, **(MOVED | change))
+    assert bench.reasons == []
+
+
+def test_a_reassignment_may_be_cancelled_uncleanly() -> None:
+    bench = Bench()
+    cancelled = {"replicas": (2, 1), "isr": (2,), "leader": 2}
+    bench.change(replace(MOVING, isr=(3,), leader=-1), **(MOVED | cancelled))
+    assert bench.reasons == []
+
+
+def test_an_eligible_replica_that_is_elected_may_end_a_reassignment() -> None:
+    bench = Bench()
+    bench.change(replace(MOVING, isr=(1,), elr=(3,)), **(MOVED | {"replicas": (3,), "isr": (3,)}))
+    assert bench.reasons == []
+
+
+def test_a_leader_that_was_in_sync_nowhere_ends_no_reassignment() -> None:
+    bench = Bench()
+    bench.change(MOVING, **(MOVED | {"isr": (3,)}))
+    assert len(bench.reasons) == 1
 
 
 # -- registrations -------------------------------------------------------------------------------

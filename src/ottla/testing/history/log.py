@@ -172,7 +172,8 @@ class ExpiredKept(NamedTuple):
 
 
 class WatermarkFell(NamedTuple):
-    """A high watermark fell within one incarnation and leader epoch, without a truncation."""
+    """A high watermark fell within one incarnation: in one leader epoch without a truncation, or
+    with one, and below the log end that it left."""
 
     partition: tuple[Uuid, int]
     node: int

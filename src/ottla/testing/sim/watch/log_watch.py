@@ -199,7 +199,7 @@ class WatchedLog:
             self._moved("no request")
         self._watermark = max(self._watermark, log.high_watermark)
 
-    def _cut(self) -> None:
+    def _cut(self, *, has_appended: bool = False) -> None:
         log, before, start = self.log, self._end, self._start
         self._truncation_count = log.truncation_count
         self._end = end = log.log_end_offset
@@ -208,6 +208,9 @@ class WatchedLog:
         if log.log_start_offset > max(start, self._watch.start_of(self._key)):
             self._moved("a start beyond every leader's log start")
         self._start = log.log_start_offset
+        # An append since then has moved the end that the truncation left.
+        if not has_appended and log.high_watermark < min(self._watermark, end):
+            self._watermark_fell(self._partition.leader_epoch, log.high_watermark)
         # An empty log begins with the whole batch that contains its leader's log start.
         if end < self._watermark and start < before:
             sim = self._watch.sim
@@ -238,7 +241,7 @@ class WatchedLog:
         if end <= self._end:
             return
         if log.truncation_count != self._truncation_count:  # A truncation came before the append.
-            self._cut()
+            self._cut(has_appended=True)
         segments = log.segments
         index = segments.floor(self._end)
         known = self._watch.batches.setdefault(self._key, {})
@@ -380,19 +383,14 @@ class WatchedLog:
 
     def high_watermark_moved(self, epoch: int, offset: int) -> None:
         """Check a moved high watermark of a leader or follower."""
-        before = self._watermark
         if self.log.truncation_count != self._truncation_count:
             self.look()
-        elif epoch == self._epoch and offset < before:
-            self._watch.report(
-                WatermarkFell(
-                    self._key,
-                    self._node,
-                    self.incarnation,
-                    epoch,
-                    before,
-                    offset,
-                    self._watch.sim.now_ms,
-                )
-            )
+        elif epoch == self._epoch and offset < self._watermark:
+            self._watermark_fell(epoch, offset)
         self._epoch, self._watermark = epoch, offset
+
+    def _watermark_fell(self, epoch: int, offset: int) -> None:
+        key, now_ms = self._key, self._watch.sim.now_ms
+        self._watch.report(
+            WatermarkFell(key, self._node, self.incarnation, epoch, self._watermark, offset, now_ms)
+        )

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from ottla.base.ids import Uuid
-from ottla.testing.history.log import LogEvent, StartMoved
+from ottla.testing.history.log import LogCut, LogEvent, StartMoved, WatermarkFell
 from ottla.testing.sim.watch.log_watch import LogWatch, WatchedLog
 from ottla.testing.sim.watch.observations import LogOpened
 
 KEY = (Uuid(bytes(15) + b"\x08"), 0)
-NODE, INCARNATION, NOW_MS = 1, 2, 9
+NODE, INCARNATION, EPOCH, NOW_MS = 1, 2, 5, 9
 
 
 class Bench:
@@ -44,7 +44,7 @@ class Bench:
             advance_log_start=None,
             expire_segments=None,
         )
-        hosted: Any = SimpleNamespace()
+        hosted: Any = SimpleNamespace(leader_epoch=EPOCH)
         return WatchedLog(
             self.watch, LogOpened(NOW_MS, NODE, INCARNATION, *KEY, hosted=hosted, log=log)
         )
@@ -81,3 +81,33 @@ def test_a_log_may_begin_later_where_tiered_storage_was_turned_off() -> None:
     bench.open()
     bench.open(start=100)
     assert bench.events == []
+
+
+@pytest.mark.parametrize(
+    ("end", "high_watermark", "fell"),
+    [(95, 90, False), (95, 95, False), (95, 89, True), (80, 80, False), (80, 79, True)],
+)
+def test_a_truncation_takes_no_more_of_the_high_watermark_than_it_takes_of_the_log(
+    end: int, high_watermark: int, fell: bool
+) -> None:
+    bench = Bench()
+    watched = bench.open(end=100)
+    log: Any = watched.log
+    watched.high_watermark_moved(EPOCH, 90)
+    log.truncation_count, log.log_end_offset, log.high_watermark = 1, end, high_watermark
+    watched.high_watermark_moved(EPOCH, high_watermark)
+    found = [each for each in bench.events if isinstance(each, WatermarkFell)]
+    assert [(each.epoch, each.before, each.high_watermark) for each in found] == (
+        [(EPOCH, 90, high_watermark)] if fell else []
+    )
+    assert any(isinstance(each, LogCut) for each in bench.events) is (end < 90)
+
+
+def test_a_high_watermark_that_falls_within_an_epoch_is_found() -> None:
+    bench = Bench()
+    watched = bench.open(end=100)
+    for epoch, offset in ((EPOCH, 90), (EPOCH, 95), (EPOCH + 1, 93), (EPOCH + 1, 92)):
+        watched.high_watermark_moved(epoch, offset)
+    (fell,) = bench.events
+    assert isinstance(fell, WatermarkFell)
+    assert (fell.epoch, fell.before, fell.high_watermark) == (EPOCH + 1, 93, 92)

@@ -2,7 +2,8 @@
 
 - committed offset lost: a commit was acknowledged, or fetched; a later OffsetFetch, or a replica of
   __consumer_offsets in the end, has an older one or none, or one that no client committed.
-- stale commit taken: a commit of a previous generation, or of a replaced static member, was stored.
+- stale commit taken: a commit of a previous generation, or of a replaced static member, was stored,
+  or one that the coordinator had rejected.
 - partition owned twice: two members own one partition in one generation, or a member's assignment
   is not what its group leader sent.
 - generation went back: a member joined, or got an assignment of, a generation older than a stored
@@ -27,6 +28,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import pairwise
 from typing import NamedTuple
 
+from ottla.base.errors import Error
 from ottla.base.ids import NO_EPOCH
 from ottla.testing.checkers.records import Witness, name_of
 from ottla.testing.history.groups import (
@@ -44,6 +46,17 @@ from ottla.testing.history.topics import Outcome, TopicPartition
 
 TWICE_MS = 2_100
 """How long after its first delivery a request may be delivered again (`NetFaults.slow_us_max`)."""
+
+REJECTED = frozenset(
+    {
+        Error.FENCED_INSTANCE_ID.name,
+        Error.GROUP_ID_NOT_FOUND.name,
+        Error.ILLEGAL_GENERATION.name,
+        Error.REBALANCE_IN_PROGRESS.name,
+        Error.UNKNOWN_MEMBER_ID.name,
+    }
+)
+"""Errors with which a coordinator rejects a commit before it writes anything."""
 
 NEVER = 1 << 60
 Place = tuple[str, TopicPartition]
@@ -218,7 +231,7 @@ def commits_beyond_the_end(history: History) -> list[Witness]:
 
 def stale_commits_taken(history: History) -> list[Witness]:
     """Return the commits that were acknowledged, or stored, although their sender was replaced."""
-    found = []
+    found = _rejected_and_stored(history)
     stored = _first_received(history)
     replaced = _replaced(history)
     seen = {(fetch.group, fetch.partition, fetch.token) for fetch in history.groups.fetches}
@@ -246,6 +259,33 @@ def stale_commits_taken(history: History) -> list[Witness]:
             since = f"; another member took its place before {at_ms} ms"
             found.append(Witness(text + since, commit.ended_ms))
     return found
+
+
+def _rejected_and_stored(history: History) -> list[Witness]:
+    """Return the commits that were rejected, and fetched or found in a log nevertheless.
+
+    The second copy of a request may be accepted after the first one was rejected.
+    """
+    if history.requests_repeated:
+        return []
+    stored = {
+        (fetch.group, fetch.partition, fetch.token): f"{fetch.client} fetched it"
+        for fetch in history.groups.fetches
+    }
+    for log in history.groups.logs:
+        for place, (_, token, _) in log.offsets.items():
+            stored[*place, token] = f"node {log.node} has it in its log"
+    return [
+        Witness(
+            f"{commit.offset} of {commit.group} in {name_of(commit.partition)} was rejected for "
+            f"{commit.member} of generation {commit.generation} with {commit.error}; "
+            f"{stored[commit.group, commit.partition, commit.token]}",
+            commit.ended_ms,
+        )
+        for commit in history.groups.commits
+        if commit.outcome is Outcome.FAILED and commit.error in REJECTED
+        if (commit.group, commit.partition, commit.token) in stored
+    ]
 
 
 def _lasting(history: History) -> list[AssignmentReceived]:

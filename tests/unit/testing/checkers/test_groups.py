@@ -240,6 +240,34 @@ def test_a_refused_commit_of_a_generation_that_is_over_is_well_unless_it_is_fetc
     assert len(checkers.stale_commits_taken(recorded)) == 1
 
 
+def in_log(offset: int) -> OffsetsLogSeen:
+    return OffsetsLogSeen(2, 0, 0, 9, {}, {("g", PARTITION): (offset, f"t{offset}", -1)}, {})
+
+
+@pytest.mark.parametrize(
+    ("error", "is_repeated", "found"),
+    [
+        ("REBALANCE_IN_PROGRESS", False, 1),
+        ("ILLEGAL_GENERATION", False, 1),
+        ("REBALANCE_IN_PROGRESS", True, 0),
+        ("UNKNOWN_TOPIC_OR_PARTITION", False, 0),
+    ],
+)
+@pytest.mark.parametrize("is_fetched", [False, True])
+def test_a_rejected_commit_that_is_stored_is_found(
+    is_fetched: bool, error: str, is_repeated: bool, found: int
+) -> None:
+    rejected = commit(5, 30, outcome=Outcome.FAILED)._replace(error=error)
+    recorded = history(commits=[commit(4, 10), rejected, commit(6, 5_000)])
+    recorded.requests_repeated = is_repeated
+    assert checkers.stale_commits_taken(recorded) == []
+    if is_fetched:
+        recorded.groups.fetches.append(fetch(5, 9_000))
+    else:
+        recorded.groups.logs.append(in_log(5))
+    assert len(checkers.stale_commits_taken(recorded)) == found
+
+
 def test_a_generation_that_was_only_joined_does_not_end_the_one_before() -> None:
     recorded = group_with(commits=[commit(5, 30)], joins=[joined(2, 20)], received=[received(1, 5)])
     assert checkers.stale_commits_taken(recorded) == []

@@ -85,11 +85,10 @@ class RequestWatch:
         """The image of each node."""
         self._requested: dict[TopicPartition, set[RequestedIsr]] = {}
         self._fetches = FollowerFetches(sim, self._broken, self._images)
-        from_controllers = ControllerRequests(sim, self._broken)
+        self._from_controllers = ControllerRequests(sim, self._broken)
         self._arrived: dict[int, Callable[[int, RequestHeader, bytes], Check | None]] = {
             VOTE: self._vote_requested,
             BROKER_HEARTBEAT: self._heartbeat_sent,
-            **dict.fromkeys(FROM_CONTROLLER, from_controllers.arrived),
         }
         """By API key, what returns a check of the response."""
         self._awaited = Awaited[Check]()
@@ -131,7 +130,9 @@ class RequestWatch:
             if what == "request":
                 self._fetches.arrived(connection, target, frame)
             return
-        if what == "request" and key in self._arrived:
+        if what == "request" and key in FROM_CONTROLLER:
+            self._from_controllers.arrived(connection, target, frame)
+        elif what == "request" and key in self._arrived:
             header, _ = decode_request_header(memoryview(frame)[4:])
             check = self._arrived[key](target, header, frame)
             if check is not None:
@@ -365,45 +366,66 @@ def _replica_state(frame: bytes) -> tuple[int, int]:
 
 
 class ControllerRequests:
-    """Checks what brokers answer to requests of former controllers, or to former registrations."""
+    """Checks what brokers answer to requests of former controllers, or to former registrations.
+
+    A broker knows the epochs of a request once it has answered it without an error: LeaderAndIsr of
+    a new topic waits for its configuration first, and others are handled meanwhile.
+    """
 
     def __init__(self, sim: Sim, broken: Callable[[None, int, str], None]) -> None:
         self._sim = sim
         self._broken = broken
         self._newest: dict[tuple[int, int], tuple[int, int]] = {}
         """By broker and incarnation: the largest controller epoch, and broker epoch."""
+        self._awaited = Awaited[Check]()
+        sim.net.observe_responses(self._sent)
 
-    def arrived(self, target: int, header: RequestHeader, frame: bytes) -> Check | None:
-        """Note a request that arrives; return what checks the response where it is stale."""
+    def arrived(self, connection: int, target: int, frame: bytes) -> None:
+        """Note a request that arrives, and what is stale in it then."""
         node = self._sim.nodes[target]
         if node.broker is None:
-            return None
+            return
+        header, _ = decode_request_header(memoryview(frame)[4:])
         request_type, response_type = FROM_CONTROLLER[header.api_key]
         request: Any = _request(request_type, frame)
         place = (target, node.incarnation)
-        controller_epoch, broker_epoch = self._newest.get(place, (-1, -1))
-        broker_epoch = max(broker_epoch, node.broker.epoch)
-        if -1 != request.broker_epoch < broker_epoch:
-            stale = f"the broker epoch {request.broker_epoch} though it has {broker_epoch}"
-        elif request.controller_epoch < controller_epoch:
-            stale = (
-                f"the controller epoch {request.controller_epoch} though it knows "
-                f"{controller_epoch}"
-            )
-        else:
-            newest_epoch = max(request.broker_epoch, broker_epoch)
-            self._newest[place] = (request.controller_epoch, newest_epoch)
-            return None
+        stale = self._stale(request, place, node.broker.epoch)
 
         def check(response_frame: bytes) -> None:
             response: Any
             _, response = decode_response(
                 response_type, memoryview(response_frame)[4:], header.api_version
             )
-            if response.error_code == 0:
+            if response.error_code != 0:
+                return
+            if stale is not None:
                 self._broken(None, target, f"took {request_type.__name__[:-7]} with {stale}")
+                return
+            controller_epoch, broker_epoch = self._newest.get(place, (-1, -1))
+            self._newest[place] = (
+                max(request.controller_epoch, controller_epoch),
+                max(request.broker_epoch, broker_epoch),
+            )
 
-        return check
+        self._awaited.keep(connection, header.correlation_id, check)
+
+    def _stale(self, request: Any, place: tuple[int, int], own_epoch: int) -> str | None:
+        """Return what is stale in a request; None = nothing."""
+        controller_epoch, broker_epoch = self._newest.get(place, (-1, -1))
+        broker_epoch = max(broker_epoch, own_epoch)
+        if -1 != request.broker_epoch < broker_epoch:
+            return f"the broker epoch {request.broker_epoch} though it has {broker_epoch}"
+        if request.controller_epoch < controller_epoch:
+            return (
+                f"the controller epoch {request.controller_epoch} though it knows "
+                f"{controller_epoch}"
+            )
+        return None
+
+    def _sent(self, connection: int, frame: bytes) -> None:
+        check = self._awaited.take(connection, frame)
+        if check is not None:
+            check(frame)
 
 
 def _request(message: type[T], frame: bytes) -> T:

@@ -58,6 +58,9 @@ class Bench:
         frame = joined(encode_response(response, version, number))
         self.sim.net.frame_arrived("response", source, CONTROLLER, frame, connection=5)
 
+    def sent(self, response: object, version: int, *, number: int = 1) -> None:
+        self.sim.net.response_sent(5, joined(encode_response(response, version, number)))
+
     def change(self, before: PartitionImage = PARTITION, **change: Any) -> None:
         """Change a partition."""
         after = replace(before, **change)
@@ -455,6 +458,23 @@ def test_a_broker_refuses_what_is_of_former_epochs(
         )
 
     bench.send(order(3, broker.epoch), 7, number=1)
+    bench.sent(UpdateMetadataResponse(error_code=0), 7, number=1)
     bench.send(order(controller_epoch, broker.epoch - broker_epochs_older), 7, number=2)
-    bench.respond(UpdateMetadataResponse(error_code=error), 7, number=2)
+    bench.sent(UpdateMetadataResponse(error_code=error), 7, number=2)
     assert bool(bench.reasons) is broken
+
+
+@pytest.mark.parametrize("error", [None, 11], ids=["waits", "refused"])
+def test_a_broker_knows_a_controller_once_it_has_taken_a_request_of_it(error: int | None) -> None:
+    bench = Bench(zookeeper=True)
+    bench.sim.run(ms=5_000)
+    for number, epoch in ((1, 3), (2, 2)):
+        order = UpdateMetadataRequest(
+            controller_id=CONTROLLER, controller_epoch=epoch, broker_epoch=-1, live_brokers=()
+        )
+        bench.send(order, 7, number=number)
+        if number == 1 and error is not None:
+            bench.sent(UpdateMetadataResponse(error_code=error), 7, number=number)
+    bench.sent(UpdateMetadataResponse(error_code=0), 7, number=2)
+    bench.respond(UpdateMetadataResponse(error_code=0), 7, number=2)
+    assert bench.reasons == []

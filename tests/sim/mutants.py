@@ -200,11 +200,7 @@ CONTROLLER = (
     mutant(
         "accepts_old_partition_epochs",
         "an AlterPartition that rests on an older partition epoch is taken",
-        (
-            f"{ISR}:_fault",
-            "wanted.partition_epoch < partition_epoch and not _is_repeated(partition, wanted)",
-            "False",
-        ),
+        (f"{ISR}:_fault", "wanted.partition_epoch < partition_epoch", "False"),
     ),
     mutant(
         "keeps_unclean_eligible",

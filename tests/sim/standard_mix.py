@@ -144,7 +144,7 @@ SHOWN_BY: dict[str, int] = {
     "writes_states_over_newer_ones": 5,
     "hears_former_controllers": 4,
     "joins_below_epoch_start": 12,
-    "hears_orders_to_previous_broker_epochs": 1,
+    "hears_orders_to_previous_broker_epochs": 7,
     "hears_heartbeats_of_the_dead": 18,
     "deletes_before_the_log_start_is_published": 11,
     "expires_one_segment_too_many": 122,

@@ -1,7 +1,9 @@
 """What a watch keeps of requests until their responses are sent, or arrive."""
 
+from collections.abc import Callable
 from typing import Generic, TypeVar
 
+Check = Callable[[bytes], None]
 T = TypeVar("T")
 
 
@@ -18,3 +20,13 @@ class Awaited(Generic[T]):
     def take(self, connection: int, response: bytes) -> T | None:
         """Return what was kept of the request of a response's frame, once; None = nothing."""
         return self._kept.pop((connection, int.from_bytes(response[4:8], "big")), None)
+
+
+class AwaitedChecks(Awaited[Check]):
+    """Checks of the responses' frames."""
+
+    def check(self, connection: int, response: bytes) -> None:
+        """Check a response's frame, if a check was kept of its request."""
+        found = self.take(connection, response)
+        if found is not None:
+            found(response)

@@ -24,7 +24,7 @@ from ottla.metadata.topics import RECOVERING
 from ottla.testing.history.history import History
 from ottla.testing.history.nodes import FENCING, RuleBroken, Unfenced
 from ottla.testing.history.topics import TopicPartition
-from ottla.testing.scenarios.watches.awaited import Awaited
+from ottla.testing.scenarios.watches.awaited import AwaitedChecks, Check
 from ottla.testing.sim import Sim
 from ottla.testing.sim.watch import observations as seen
 from ottla.wire.codec import decode
@@ -52,9 +52,6 @@ FROM_CONTROLLER: dict[int, tuple[type[Any], type[Any]]] = {
     6: (UpdateMetadataRequest, UpdateMetadataResponse),
 }
 """What a controller sends to brokers over ZooKeeper, by API key."""
-
-Check = Callable[[bytes], None]
-"""Checks a response when it arrives."""
 
 
 class RequestedIsr(NamedTuple):
@@ -91,7 +88,7 @@ class RequestWatch:
             BROKER_HEARTBEAT: self._heartbeat_sent,
         }
         """By API key, what returns a check of the response."""
-        self._awaited = Awaited[Check]()
+        self._awaited = AwaitedChecks()
         """Of the requests whose responses are checked."""
         sim.observe(self._observe)
         sim.net.observe(self._frame)
@@ -121,9 +118,7 @@ class RequestWatch:
         """Note a request that arrives. A redelivered one may arrive first."""
         connection = self._sim.net.arriving_on
         if what == "response":
-            check = self._awaited.take(connection, frame)
-            if check is not None:
-                check(frame)
+            self._awaited.check(connection, frame)
             return
         key = int.from_bytes(frame[4:6], "big")
         if key == FETCH:
@@ -301,8 +296,8 @@ class FollowerFetches:
     ) -> None:
         self._broken = broken
         self._images = images
-        self._awaited = Awaited[Check]()
-        sim.net.observe_responses(self._sent)
+        self._awaited = AwaitedChecks()
+        sim.net.observe_responses(self._awaited.check)
 
     def arrived(self, connection: int, leader: int, frame: bytes) -> None:
         """Note a fetch that arrives if its leader knows a later registration of the follower."""
@@ -344,11 +339,6 @@ class FollowerFetches:
 
         self._awaited.keep(connection, header.correlation_id, check)
 
-    def _sent(self, connection: int, frame: bytes) -> None:
-        check = self._awaited.take(connection, frame)
-        if check is not None:
-            check(frame)
-
 
 def _replica_state(frame: bytes) -> tuple[int, int]:
     """Return the replica id and epoch of a fetch request; (-1, -1) where it has none.
@@ -377,8 +367,8 @@ class ControllerRequests:
         self._broken = broken
         self._newest: dict[tuple[int, int], tuple[int, int]] = {}
         """By broker and incarnation: the largest controller epoch, and broker epoch."""
-        self._awaited = Awaited[Check]()
-        sim.net.observe_responses(self._sent)
+        self._awaited = AwaitedChecks()
+        sim.net.observe_responses(self._awaited.check)
 
     def arrived(self, connection: int, target: int, frame: bytes) -> None:
         """Note a request that arrives, and what is stale in it then."""
@@ -421,11 +411,6 @@ class ControllerRequests:
                 f"{controller_epoch}"
             )
         return None
-
-    def _sent(self, connection: int, frame: bytes) -> None:
-        check = self._awaited.take(connection, frame)
-        if check is not None:
-            check(frame)
 
 
 def _request(message: type[T], frame: bytes) -> T:

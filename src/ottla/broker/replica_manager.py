@@ -513,11 +513,12 @@ class ReplicaManager:
                 settings = self._settings_of(topic)
                 for partition in hosted.values():
                     partition.min_insync_replicas = settings.min_insync_replicas
-                    if partition.log is not None:
-                        partition.log.reconfigure(settings.log)
-                        if partition.log.flush_due:
+                    log = partition.log
+                    if log is not None:
+                        log.reconfigure(settings.log)
+                        if log.flush_due:
                             # With a new flush.messages, replicated records count as flushed.
-                            self._flush(partition, partition.log)
+                            self._flush(partition, log)
                     found.append(partition)
         return found
 

@@ -218,8 +218,8 @@ class LogFlusher:
         job = self._job = self.job()
         return job
 
-    def ended(self) -> None:
-        """Complete what has waited for the end of the last flush; the log is closed."""
+    def closed(self) -> None:
+        """Complete what has waited for the end of the last flush: it never begins."""
         waiting, self._waiting = self._waiting, []
         for done, _ in waiting:
             done.complete(self._local.offline_error())

@@ -744,7 +744,7 @@ class PartitionLog:
     def close_flushed(self) -> None:
         """Close the files after the last flush."""
         self.close()
-        self.flusher.ended()
+        self.flusher.closed()
 
     def close(self) -> None:
         """Close the files without a flush."""

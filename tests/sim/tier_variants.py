@@ -29,7 +29,6 @@ from ottla.broker.remote.tasks.log_start_publication import LogStartPublisher
 from ottla.broker.remote.tasks.manifest_writer import ManifestWriter
 from ottla.log.indexes.transaction_index import select
 from ottla.log.partition_log import PartitionLog
-from ottla.tiered.copy_plan import copied_offset
 from ottla.tiered.expiration import ExpirationPlan
 from ottla.tiered.lineage import Lineage
 from ottla.tiered.manifest import Manifest
@@ -95,11 +94,11 @@ def expires_one_segment_too_many() -> Iterator[None]:
 def deletes_local_files_of_copies_that_have_begun() -> Iterator[None]:
     """A follower takes COPY_STARTED for copied."""
 
-    def begun(remote: RemoteLog, lineage: Lineage, **starts: int) -> int:
+    def begun(log: PartitionLog, remote: RemoteLog) -> None:
         ends = [each.end_offset for each in remote.segments() if each.state in COPYING]
-        return max([copied_offset(remote, lineage, **starts), *ends])
+        log.remote_copied_to(max([leader_term.note_copied(log, remote), *ends]))
 
-    with replaced(remote_log_manager, "copied_offset", begun):
+    with replaced(remote_log_manager, "note_copied", begun):
         yield
 
 
@@ -113,10 +112,7 @@ def remembers_the_highest_copied_offset() -> Iterator[None]:
         highest[id(remote)] = max([highest.get(id(remote), -1), *ends])
         return highest[id(remote)]
 
-    with (
-        replaced(remote_log_manager, "copied_offset", historical),
-        replaced(leader_term, "copied_offset", historical),
-    ):
+    with replaced(leader_term, "copied_offset", historical):
         yield
 
 

@@ -39,11 +39,10 @@ from ottla.broker.remote.tasks.grant_values import (
     Grants,
 )
 from ottla.broker.remote.tasks.leader_opening import LeaderOpening
-from ottla.broker.remote.tasks.leader_term import LeaderTerm
+from ottla.broker.remote.tasks.leader_term import LeaderTerm, note_copied
 from ottla.broker.remote.tasks.local_backfill import LocalBackfill
 from ottla.broker.remote.tasks.manifest_writer import ManifestWriter
 from ottla.broker.remote.tasks.restore_task import RestoreTask
-from ottla.tiered.copy_plan import copied_offset
 from ottla.tiered.lineage import Lineage
 from ottla.tiered.read_plan import slice_at
 from ottla.tiered.segment_metadata import NO_FLOOR
@@ -236,18 +235,10 @@ class _Follower:
         """Note how far the log is copied."""
         remote = self._environment.metadata.remote_log(self.log.topic_id, self.log.partition)
         if remote is not None and not self.log.failed:
-            lineage = Lineage(self.log.epochs.entries, self.log.log_end_offset)
             # What is retained expires, and no more is copied. A fence may come before the state.
             if not self.tiering.copies or remote.floor > self.tiering.remote_floor_epoch:
                 self.log.reset_remote()
-            self.log.remote_copied_to(
-                copied_offset(
-                    remote,
-                    lineage,
-                    local_log_start=self.log.local_log_start_offset,
-                    known=self.log.highest_remote_offset,
-                )
-            )
+            note_copied(self.log, remote)
         self._fill_local_log()
 
     @property

@@ -116,8 +116,8 @@ class CopyTask:
 
     def _round(self) -> Dialogue[Outcome]:
         term = self._term
-        remote = term.remote()
-        if remote is None or term.is_fenced(remote):
+        remote = term.unfenced()
+        if remote is None:
             return Outcome.IDLE
         if not self._knows_log_start(remote) and (yield from self._find_log_start(remote)):
             return Outcome.AGAIN
@@ -236,8 +236,8 @@ class CopyTask:
         """
         term, environment = self._term, self._environment
         yield from wait_to_spend(environment.copy_quota, environment.metrics.copy_throttle_time)
-        remote = term.remote()
-        if remote is None or term.is_fenced(remote):
+        remote = term.unfenced()
+        if remote is None:
             return Outcome.AGAIN
         planned = self._plan(remote)
         if not may_copy_itself(planned, term.grants.values()):

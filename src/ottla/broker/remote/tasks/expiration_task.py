@@ -94,7 +94,7 @@ class ExpirationTask:
         return max(1, min([interval_ms, *(each for each in due if each > 0)]))
 
     def _round(self) -> Dialogue[Failed | None]:
-        remote = self._remote()
+        remote = self._term.unfenced()
         if remote is None:
             return None
         plan = self._plan(remote)
@@ -128,12 +128,6 @@ class ExpirationTask:
         failure = yield from self._delete_doomed()
         yield from self._manifests.remove_needless()
         return failure
-
-    def _remote(self) -> "RemoteLog | None":
-        """Return the remote segments; None = their metadata is not ready, or this term is fenced
-        off."""
-        remote = self._term.remote()
-        return None if remote is None or self._term.is_fenced(remote) else remote
 
     def _plan(self, remote: "RemoteLog") -> "ExpirationPlan":
         log, lineage = self._log, self._term.lineage()
@@ -198,7 +192,7 @@ class ExpirationTask:
     def _delete_doomed(self) -> Dialogue[StoreError | None]:
         """Delete the objects of the segments that are DELETE_STARTED in this turn, as no manifest
         lists these; and no more of them once another leader's fence is replayed."""
-        remote = self._remote()
+        remote = self._term.unfenced()
         doomed = (
             []
             if remote is None
@@ -212,7 +206,7 @@ class ExpirationTask:
             try:
                 while wait_ms := quota.wait_ms():
                     yield wait_ms
-                if self._remote() is None:
+                if self._term.unfenced() is None:
                     return failure
                 deleted, error = yield from self._delete(some)
             finally:

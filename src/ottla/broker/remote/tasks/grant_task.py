@@ -506,8 +506,8 @@ class GrantTask:
         """Finish the kept copies that abut what is copied."""
         term, log = self._term, self._log
         while True:
-            remote = term.remote()
-            if remote is None or not term.may_copy or term.is_fenced(remote):
+            remote = term.unfenced()
+            if remote is None or not term.may_copy:
                 break
             copied = term.note_copied(remote)
             grant = first_to_finish(term.grants.values(), max(copied + 1, log.log_start_offset))

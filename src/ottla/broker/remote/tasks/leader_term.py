@@ -61,6 +61,18 @@ def copy_ms_max(size_bytes: int) -> int:
     return COPY_OVERHEAD_MS + 2 * transfer_ms_max(size_bytes)
 
 
+def note_copied(log: "PartitionLog", remote: "RemoteLog") -> int:
+    """Note up to which offset a log is in remote storage, without a gap; return that."""
+    copied = copied_offset(
+        remote,
+        Lineage(log.epochs.entries, log.log_end_offset),
+        local_log_start=log.local_log_start_offset,
+        known=log.highest_remote_offset,
+    )
+    log.remote_copied_to(copied)
+    return copied
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PurgeLeft:
     """What is left of the segments that were given up when tiered storage was disabled.
@@ -134,17 +146,15 @@ class LeaderTerm:
         """Return the log's lineage as of now."""
         return Lineage(self.log.epochs.entries, self.log.log_end_offset)
 
+    def unfenced(self) -> "RemoteLog | None":
+        """Return the remote segments; None = their metadata is not ready, or this term is fenced
+        off."""
+        remote = self.remote()
+        return None if remote is None or self.is_fenced(remote) else remote
+
     def note_copied(self, remote: "RemoteLog") -> int:
-        """Note up to which offset the log is in remote storage, without a gap; return that."""
-        log = self.log
-        copied = copied_offset(
-            remote,
-            self.lineage(),
-            local_log_start=log.local_log_start_offset,
-            known=log.highest_remote_offset,
-        )
-        log.remote_copied_to(copied)
-        return copied
+        """Do as `note_copied` for this log."""
+        return note_copied(self.log, remote)
 
     def is_fenced(self, remote: "RemoteLog") -> bool:
         """Tell whether a newer leader, or a newer tiered epoch, has fenced this term off."""

@@ -84,7 +84,8 @@ class Network:
         """Attempts to connect that began on cut links and have not ended, in their order."""
         self.pipes: dict[int, Pipe] = {}
         self.arriving_on = 0
-        """The connection of the frame that observers are called with; 0 = a redelivered one."""
+        """The connection of the frame that observers are called with. A redelivered request has
+        one of its own."""
         self.arrived: Callable[[str, int, int, bytes], None] | None = None
         """Called like `frame_arrived` with each frame that arrives, before it is read."""
         self.held: Callable[[Pipe, bytes, int, bool], None] | None = None
@@ -480,8 +481,9 @@ class RedeliveredRequest:
         self._net = net
         self._listener = listener
         self._frame = frame
+        self._number = net.next_number()
         self._info = Connection(
-            id=f"{like.id}-again-{net.next_number()}",
+            id=f"{like.id}-again-{self._number}",
             listener=like.listener,
             listener_name=like.listener_name,
             client_host=like.client_host,
@@ -495,16 +497,24 @@ class RedeliveredRequest:
             self._net.scheduler.after(0, self._arrive, self._listener.process)
 
     def _arrive(self) -> None:
-        self._net.frame_arrived("again", 0, self._listener.place, self._frame)
+        place = self._listener.place
+        self._net.frame_arrived("again", 0, place, self._frame, connection=self._number)
         try:
             outcome = ask(self._listener, self._info, self._frame)
         except CloseConnection:
             outcome = None
         if isinstance(outcome, Pending):
-            outcome.then(release)
+            outcome.then(self._answered)
         else:
-            release(outcome)
+            self._answered(outcome)
         self._info.closed.complete(None)
+
+    def _answered(self, chunks: list[Any] | None) -> None:
+        """Show the response to observers, as nobody receives it. Slices of files are not read."""
+        if chunks and all(isinstance(each, bytes | bytearray | memoryview) for each in chunks):
+            self._net.response_sent(self._number, joined(chunks))
+        else:
+            release(chunks)
 
 
 def ask(listener: SimListener, info: Connection, frame: bytes) -> Outcome:

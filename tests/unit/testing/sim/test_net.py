@@ -344,15 +344,20 @@ def test_a_request_on_a_broken_connection_may_have_been_processed() -> None:
     assert done[False] > 0
 
 
-def test_a_redelivered_request_has_no_response() -> None:
+def test_the_response_to_a_redelivered_request_is_shown_to_observers_alone() -> None:
     story = Story(twice=1.0, slow_us_max=500 * MS)
     link = story.link()
+    shown = list[int]()
+    story.net.observe_responses(lambda connection, _: shown.append(connection))
     for _ in range(10):
         story.ask(link)
     story.run(1_000)
     assert story.errors == [None] * 10
     assert sorted(story.server.correlations) == sorted([*range(1, 11)] * 2)
     assert story.arrived["again"] == 10
+    assert story.arrived["response"] == 10
+    (_, times), *others = Counter(shown).most_common()
+    assert (times, [each for _, each in others]) == (10, [1] * 10)
     assert story.problems == []
 
 

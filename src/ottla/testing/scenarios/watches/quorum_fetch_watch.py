@@ -74,7 +74,7 @@ class QuorumFetchWatch:
     def _frame(self, what: str, source: int, target: int, frame: bytes) -> None:
         connection = self._sim.net.arriving_on
         if what == "request":
-            # Requests that are redelivered, on no connection, have no response that arrives.
+            # Of a redelivered request no response arrives.
             if int.from_bytes(frame[4:6], "big") == FETCH and METADATA in frame:
                 self._requested(connection, source, target, frame)
         elif what == "response":

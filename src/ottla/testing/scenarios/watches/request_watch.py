@@ -92,6 +92,7 @@ class RequestWatch:
         """Of the requests whose responses are checked."""
         sim.observe(self._observe)
         sim.net.observe(self._frame)
+        sim.net.observe_responses(self._awaited.check)
 
     def _broken(self, partition: TopicPartition | None, node: int, reason: str) -> None:
         self._history.rules_broken.append(
@@ -116,18 +117,17 @@ class RequestWatch:
 
     def _frame(self, what: str, _source: int, target: int, frame: bytes) -> None:
         """Note a request that arrives. A redelivered one may arrive first."""
-        connection = self._sim.net.arriving_on
         if what == "response":
-            self._awaited.check(connection, frame)
             return
+        connection = self._sim.net.arriving_on
         key = int.from_bytes(frame[4:6], "big")
         if key == FETCH:
             if what == "request":
                 self._fetches.arrived(connection, target, frame)
             return
-        if what == "request" and key in FROM_CONTROLLER:
+        if key in FROM_CONTROLLER:
             self._from_controllers.arrived(connection, target, frame)
-        elif what == "request" and key in self._arrived:
+        elif key in self._arrived:
             header, _ = decode_request_header(memoryview(frame)[4:])
             check = self._arrived[key](target, header, frame)
             if check is not None:

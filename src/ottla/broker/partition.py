@@ -40,8 +40,9 @@ ACKS_ALL = -1
 LAG_TIME_MAX_MS = 30_000
 """Kafka's default of replica.lag.time.max.ms."""
 
-REFUSED_PAUSE_MS = 100
-"""How long a leader waits for its next ISR proposal after a rejected one."""
+REFUSED_PAUSE_MS = 500
+"""How long a leader waits for its next ISR proposal after a rejected one, for which the controller
+has written a partition epoch."""
 
 
 class Propose(Protocol):

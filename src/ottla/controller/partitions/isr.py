@@ -5,8 +5,11 @@ The checks of each partition are in Kafka's order, since the leader acts on the 
 the leader must first replay what it missed. A new member is refused unless it is registered
 under the epoch that the leader saw in its fetches (KIP-903), unfenced and not shutting down.
 
-One thing is as in ZooKeeper mode: a repeated request for the present state is answered with that
-state although its partition epoch is behind, so that a lost response costs nothing.
+Two things differ from Kafka's quorum. As in ZooKeeper mode, a repeated request for the present
+state is answered with that state although its partition epoch is behind, so that a lost response
+costs nothing. And the refusal of a member that is not eligible bumps the partition epoch: with it
+the leader returns to the smaller ISR, while another copy of the request, from before the leader
+reconnected, may arrive once the member is eligible.
 Source: ReplicationControlManager.alterPartition, Kafka 4.0; KIP-497, KIP-704, KIP-841, KIP-903.
 """
 
@@ -72,27 +75,38 @@ def alter_partition(
     results: list[ChangedIsr] = []
     changed: dict[tuple[Uuid, int], PartitionImage] = {}  # A request may name one twice.
     for each in wanted:
+        key = (each.topic_id, each.partition_id)
         topic = image.topics.by_id(each.topic_id)
         if topic is None:
-            results.append(ChangedIsr(each.topic_id, each.partition_id, Error.UNKNOWN_TOPIC_ID))
+            results.append(ChangedIsr(*key, Error.UNKNOWN_TOPIC_ID))
             continue
-        key = (each.topic_id, each.partition_id)
         partition = changed.get(key) or topic.partitions.get(each.partition_id)
-        error = _fault(image, broker_id, partition, each)
-        if error is not Error.NONE:
-            results.append(ChangedIsr(*key, error))
+        if partition is None:
+            results.append(ChangedIsr(*key, Error.UNKNOWN_TOPIC_OR_PARTITION))
             continue
-        assert partition is not None
-        record = _record(partition, each, topic.name, rules)
+        error = _fault(image, broker_id, partition, each)
+        if error is Error.NONE:
+            record = _record(partition, each, topic.name, rules)
+        else:
+            record = _as_it_is(partition, each) if error is Error.INELIGIBLE_REPLICA else None
         if record is not None:
             records.append(record)
             partition = changed[key] = changed_partition(partition, record)
             if record.leader not in (LEADER_UNCHANGED, broker_id):
                 # The change finished a reassignment, after which another replica leads.
-                results.append(ChangedIsr(*key, Error.NEW_LEADER_ELECTED))
-                continue
-        results.append(ChangedIsr(*key, partition=partition))
+                error = Error.NEW_LEADER_ELECTED
+        results.append(ChangedIsr(*key, error, partition if error is Error.NONE else None))
     return Decision(Step(tuple(records), atomic=False), tuple(results))
+
+
+def _as_it_is(partition: PartitionImage, wanted: IsrChange) -> PartitionChangeRecord:
+    """Return a record that changes the partition epoch alone.
+
+    It sets the ISR: over ZooKeeper a record that sets nothing is not written.
+    """
+    return PartitionChangeRecord(
+        topic_id=wanted.topic_id, partition_id=wanted.partition_id, isr=partition.isr
+    )
 
 
 def _record(
@@ -119,11 +133,9 @@ def _is_repeated(partition: PartitionImage, wanted: IsrChange) -> bool:
 
 
 def _fault(
-    image: ClusterImage, broker_id: int, partition: PartitionImage | None, wanted: IsrChange
+    image: ClusterImage, broker_id: int, partition: PartitionImage, wanted: IsrChange
 ) -> Error:
     """Return why a change is refused, or NONE."""
-    if partition is None:
-        return Error.UNKNOWN_TOPIC_OR_PARTITION
     leader_epoch, partition_epoch = partition.leader_epoch, partition.partition_epoch
     if wanted.leader_epoch > leader_epoch or wanted.partition_epoch > partition_epoch:
         return Error.NOT_CONTROLLER

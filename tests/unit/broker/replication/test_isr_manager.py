@@ -10,7 +10,7 @@ import pytest
 from ottla.base.errors import ApiError, Error
 from ottla.base.ids import NO_UUID, Uuid
 from ottla.broker.fetch.fetch_sessions import FetchPartition
-from ottla.broker.partition import Partition
+from ottla.broker.partition import REFUSED_PAUSE_MS, Partition
 from ottla.broker.replication.isr import IsrChange
 from ottla.broker.replication.isr_manager import RETRY_MS
 from ottla.metadata.records import PartitionChangeRecord
@@ -224,7 +224,7 @@ class TestAnswers:
         assert partition(proposing).maximal_isr == (1,)
         fetch(proposing, 2)
         assert proposing.controller.calls == []  # Not at once, or refusals would chase each other.
-        proposing.clock.advance(100)
+        proposing.clock.advance(REFUSED_PAUSE_MS)
         fetch(proposing, 2)
         assert proposed(proposing) == [(0, (1, 2))]
 
@@ -234,7 +234,7 @@ class TestAnswers:
         """Over ZooKeeper: it had restarted, was registered under another epoch, and could not reach
         the leader. Proposed with each fetch of another follower, it kept that one out, too."""
         proposing.controller.answer(answered(0, error=Error.INELIGIBLE_REPLICA))
-        proposing.clock.advance(100)
+        proposing.clock.advance(REFUSED_PAUSE_MS)
         fetch(proposing, 3)
         assert proposed(proposing) == [(0, (1, 3))]
         proposing.controller.answer(answered(0, 1, 3))

@@ -2,10 +2,11 @@
 
 As in Kafka, the next request of a connection is handled when the one before it is answered; what
 arrives meanwhile is queued up to a limit, after which the socket is no longer read. That order
-makes pipelining safe and is the back-pressure. A response may carry a throttle: it is sent, then
-the connection is muted, that is neither read nor served, for that long (KIP-219). A connection
-whose requests take long also waits for its turn (`ottla.base.turns`), so that it does not delay
-others.
+makes pipelining safe and is the back-pressure. A request is never handled within the work that
+completes a response, such as a step of the quorum or a write to a log. A response may carry a
+throttle: it is sent, then the connection is muted, that is neither read nor served, for that long
+(KIP-219). A connection whose requests take long also waits for its turn (`ottla.base.turns`), so
+that it does not delay others.
 
 Reading: all connections of a server share one buffer, since each read is parsed at once; a frame
 that does not fit gets a buffer of its own, which grows with the bytes that have arrived, not with
@@ -151,7 +152,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._loop = asyncio.get_running_loop()
         self._transport = self._make_transport(transport, self._sockets)
         self.info = self._connection_info(self._transport)
-        self._outgoing = Outgoing(self._transport, self._drained, self._broken)
+        self._outgoing = Outgoing(self._transport, self._go_on, self._broken)
         if not self._on_open(self):
             self._closing = True
             self._transport.abort()
@@ -204,10 +205,6 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._filled = self._frame_bytes = self._reserved_bytes = 0
         self._waiting.clear()
         self._waiting_bytes = 0
-
-    def _drained(self) -> None:
-        if not self._closing:
-            self._continue()
 
     def _broken(self, reason: str) -> None:
         self._refusals.note(Refusal.LOST, f"{self.info.id}: {reason}")
@@ -495,7 +492,15 @@ class ServerConnection(asyncio.BufferedProtocol):
             return
         self.active = True
         self._answer(chunks)
-        self._continue()
+        if self._waiting:
+            # In a turn of its own: what completes a response is not ready for another request.
+            self._loop.call_soon(self._go_on)
+        else:
+            self._continue()
+
+    def _go_on(self) -> None:
+        if not self._closing:
+            self._continue()
 
     def _continue(self) -> None:
         """Handle queued requests while responses are sent and it is its turn; then read on."""

@@ -92,6 +92,24 @@ def test_answers_keep_the_order_of_requests() -> None:
     run(test)
 
 
+def test_the_next_request_is_not_handled_within_what_completes_a_response() -> None:
+    """A step of the quorum completes several; one that wrote within it had a wrong offset."""
+
+    async def test() -> None:
+        async with serving() as (peer, _server, port):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(request(LATER, b"1") + request(ECHO, b"2"))
+            await eventually(lambda: peer.later != [])
+            await asyncio.sleep(0.02)
+            peer.answer_next()
+            assert peer.seen == 1
+            assert await read_frame(reader) == b"1"
+            assert await read_frame(reader) == b"2"
+            writer.close()
+
+    run(test)
+
+
 @pytest.mark.parametrize("size", [300_000, 1_048_570, 3_000_000])
 def test_large_requests_that_wait_keep_their_buffers(size: int) -> None:
     large = [os.urandom(size) for _ in range(3)]

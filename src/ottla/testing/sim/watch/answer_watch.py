@@ -26,9 +26,11 @@ GROUP_KEYS = frozenset({11, 14})
 GROUP_LIMIT_MS = 5 * 60_000
 
 PRODUCE = 0
-LOCAL_KEYS = frozenset({PRODUCE, 1})
-"""Produce and Fetch are answered by the broker itself. All others may be forwarded to a controller,
-whose response waits until the broker's own metadata has caught up: see `ottla.host.forwarder`."""
+LOCAL_KEYS = frozenset({PRODUCE, 1, 12, 13, 15, 16, 18, 23})
+"""What the broker itself answers: Produce and Fetch, and at once Heartbeat, LeaveGroup,
+DescribeGroups, ListGroups, ApiVersions and OffsetForLeaderEpoch. All others may be forwarded to a
+controller, whose response waits until the broker's own metadata has caught up
+(`ottla.host.forwarder`), or wait for a replicated log or a store."""
 
 DEFAULT_LIMIT_MS = 27_000
 """Of requests without one: see `ottla.broker.forwarding.controller_limits`."""

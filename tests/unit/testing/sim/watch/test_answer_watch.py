@@ -16,6 +16,7 @@ from ottla.testing.sim.watch.answer_watch import AnswerWatch, limit_of
 from ottla.wire.frames import encode_request
 from ottla.wire.messages.delete_topics import DeleteTopicsRequest
 from ottla.wire.messages.fetch import FetchRequest
+from ottla.wire.messages.heartbeat import HeartbeatRequest
 from ottla.wire.messages.produce import ProduceRequest
 
 ADDRESS = ("10.0.0.1", 9092)
@@ -106,7 +107,9 @@ def test_requests_of_nodes_are_not_reported() -> None:
 
 def test_the_limit_of_each_request() -> None:
     fetch = FetchRequest(max_wait_ms=250, min_bytes=1, max_bytes=1, topics=())
+    heartbeat = HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
     delete = DeleteTopicsRequest(topics=(), timeout_ms=4_000)
     assert limit_of(encode_request(PRODUCE, 9, 1, "c")) == ("Produce", 1_500)
     assert limit_of(encode_request(fetch, 12, 1, "c")) == ("Fetch", 250)
+    assert limit_of(encode_request(heartbeat, 4, 1, "c")) == ("Heartbeat", 0)
     assert limit_of(encode_request(delete, 6, 1, "c")) == ("DeleteTopics", 5_000)

@@ -537,16 +537,20 @@ class Partition:
             self.isr = isr
             self.partition_epoch = partition_epoch
 
-    def isr_refused(self) -> None:
-        """Return to the committed ISR: the controller has rejected the proposal.
+    def isr_refused(self, change: IsrChange) -> None:
+        """Return to the committed ISR: the controller has rejected a proposal.
 
         The response does not say which member was the reason. None of the new ones is proposed
-        again before its next fetch.
+        again before its next fetch. That holds also where the metadata came first, with the
+        partition epoch of the rejection.
         """
-        for node in self.maximal_isr:
+        if change.leader_epoch != self.leader_epoch:
+            return
+        for node, _ in change.isr:
             if node not in self.isr and node in self.followers:
                 self.followers[node].refused = True
-        self.pending = None
+        if self.pending is change:
+            self.pending = None
         self.quiet_until_ms = self.environment.monotonic_ms() + REFUSED_PAUSE_MS
 
     # -- Reading --

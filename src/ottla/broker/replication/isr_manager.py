@@ -188,17 +188,16 @@ class IsrManager:
                 partition.isr_changed(answer.isr, answer.leader_epoch, answer.partition_epoch)
             return True
         self.failures += 1
-        if not proposal.waits:
+        if error in NOT_APPLIED:
+            partition.isr_refused(change)
+        elif not proposal.waits:
             return True
         self._summary.add(
             logging.INFO,
             f"AlterPartition rejected with {error_name(answer.error_code)}, ISR unchanged",
             f"{partition.topic}-{partition.partition_id} {partition.isr}",
         )
-        if error in NOT_APPLIED:
-            partition.isr_refused()
-            return True
-        return error in OVERTAKEN
+        return error in NOT_APPLIED or error in OVERTAKEN
 
 
 def _failure(response: object) -> Error:

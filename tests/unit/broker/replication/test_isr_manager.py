@@ -228,6 +228,22 @@ class TestAnswers:
         fetch(proposing, 2)
         assert proposed(proposing) == [(0, (1, 2))]
 
+    def test_a_refusal_that_comes_after_the_metadata_is_not_answered_by_a_proposal(
+        self, proposing: BrokerHarness
+    ) -> None:
+        """A refusal bumps the partition epoch, and the metadata may be faster than the response:
+        the controller wrote an epoch for each of the proposals that followed, without a pause."""
+        for _ in range(2):  # With the first metadata it proposes once more.
+            proposing.commit(PartitionChangeRecord(partition_id=0, topic_id=TOPIC_ID, isr=(1,)))
+            proposing.controller.answer(answered(0, error=Error.INELIGIBLE_REPLICA))
+            proposing.clock.advance(0)
+        assert self.change(proposing) is None
+        fetch(proposing, 2)
+        assert proposing.controller.calls == []
+        proposing.clock.advance(REFUSED_PAUSE_MS)
+        fetch(proposing, 2)
+        assert proposed(proposing) == [(0, (1, 2))]
+
     def test_one_that_was_refused_is_proposed_again_only_once_it_has_fetched(
         self, proposing: BrokerHarness
     ) -> None:

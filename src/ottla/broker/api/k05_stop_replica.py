@@ -31,7 +31,7 @@ from ottla.broker.core import Broker
 from ottla.broker.logs.deletion_failures import Failure
 from ottla.broker.partition import Partition
 from ottla.broker.zookeeper.zk_metadata import PartitionName, ZkMetadataPort, is_late
-from ottla.broker.zookeeper.zk_replica_drops import drop_replicas
+from ottla.broker.zookeeper.zk_replica_drops import drop_replicas, unconfirmed_ids
 from ottla.log.dirs.replica_deletion import Removed, Replica, remove_replicas
 from ottla.wire.messages import stop_replica as wire
 
@@ -111,8 +111,10 @@ def _delete(
         for name, ids in to_delete.items():
             failures = [removed[each, name[1]] for each in ids]
             # The second: of directories that failed after the replica was removed.
-            unconfirmed = zk_metadata.facts.unconfirmed_deletions.get(name, set())
-            offline = unconfirmed | broker.log_dirs.offline_topic_ids(*name)
+            offline = {
+                *unconfirmed_ids(broker, zk_metadata.facts, name),
+                *broker.log_dirs.offline_topic_ids(*name),
+            }
             if ids & offline or any(_counts(broker, each) for each in failures):
                 error = next((each for each in failures if each is not None), OFFLINE_LOG_DIR)
                 failed[name] = Failure(f"{name[0]}-{name[1]}", error)

@@ -57,6 +57,15 @@ def note_unconfirmed(facts: ZkMetadata, replicas: Iterable[tuple[PartitionName, 
         facts.unconfirmed_deletions.setdefault(name, set()).add(topic_id)
 
 
+def unconfirmed_ids(broker: Broker, facts: ZkMetadata, name: PartitionName) -> Collection[Uuid]:
+    """Return the topics whose replica of that name may be in a log directory that is offline.
+
+    While all are online, what was offline was the replica alone, for damage or as its name was
+    taken, and is deleted as others are.
+    """
+    return facts.unconfirmed_deletions.get(name, ()) if broker.log_dirs.offline_dirs else ()
+
+
 def _offline(broker: Broker, image: ClusterImage, name: PartitionName) -> set[Uuid]:
     """Return the topics whose replica of that name is in an offline log directory."""
     # The first are of topics that were being deleted at the start, and so were not loaded.

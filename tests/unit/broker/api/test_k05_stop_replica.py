@@ -15,6 +15,7 @@ from ottla.broker.zookeeper.zk_replica_drops import note_unconfirmed, unconfirme
 from ottla.controller.retry_queue import RETRY_MS_MAX
 from ottla.log.config import LogConfig
 from ottla.log.dirs.log_dir import CHECKPOINTS
+from ottla.log.results import DamagedLog
 
 from ..harness import TOPIC_ID
 from .zk_metadata_harness import CONTROLLER_EPOCH, DYING, ZkMetadataHarness, known, partition_state
@@ -311,6 +312,45 @@ def test_an_offline_log_dir_does_not_delay_replicas_that_it_never_had() -> None:
     for _ in range(2):
         assert made.stop(1)[1] is Error.NONE
     assert made.stop(9, topic="unknown")[9] is Error.NONE
+
+
+def damage(made: ZkMetadataHarness) -> None:
+    """Take partition 1 offline, whose log directory is not."""
+    made.broker.replicas.log_damaged(
+        made.broker.replicas.partition("t", 1),
+        DamagedLog("CRC mismatch", path="/logs/t-1/00000000000000000000.log", good_end=0),
+        fetched=False,
+    )
+
+
+def test_a_damaged_replica_is_deleted_with_its_topic() -> None:
+    """It was taken for one in an offline log directory: the deletion ended with the next start."""
+    made = hosting()
+    damage(made)
+    assert made.broker.replicas.partition("t", 1).log is None
+    made.update_metadata(known(0, leader=DYING), known(1, leader=DYING))
+    assert made.stop(1, topic_id=TOPIC_ID) == {1: Error.NONE}
+    assert made.partition_dirs() == []
+
+
+def test_a_replica_whose_name_was_taken_is_deleted_once_it_is_free() -> None:
+    made = ZkMetadataHarness()
+    made.update_metadata()
+    made.disk.open("/logs/t-1", create=True).close()
+    assert made.lead(partition_state(1, leader=2)) == {1: Error.KAFKA_STORAGE_ERROR}
+    made.update_metadata(known(1, leader=DYING))
+    made.disk.remove("/logs/t-1")
+    assert made.stop(1, topic_id=TOPIC_ID) == {1: Error.NONE}
+
+
+def test_a_damaged_replica_whose_log_dir_fails_later_is_not_confirmed() -> None:
+    made = hosting(properties={"log.dirs": "/logs,/more"})
+    damage(made)
+    made.update_metadata(known(0, leader=DYING), known(1, leader=DYING))
+    directory = next(each for each in made.log_dirs.dirs if each.path == "/more")
+    directory.fail(OSError(5, "io"))
+    for _ in range(2):
+        assert made.stop(1, topic_id=TOPIC_ID) == {1: Error.KAFKA_STORAGE_ERROR}
 
 
 def test_an_unreadable_partition_dir_delays_its_own_topic_alone() -> None:

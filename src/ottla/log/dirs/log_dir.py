@@ -135,8 +135,8 @@ class LogDir:
         self.duplicates: list[tuple[TopicPartition, str, str]] = []
         """Partitions of which a start found two directories, both paths; the first is loaded."""
         self.offline_replicas: dict[TopicPartition, set[Uuid]] = {}
-        """Partitions that it may have held when it went offline, with their topic ids: no copy may
-        be created elsewhere, whatever the metadata says."""
+        """Partitions that it may have held when it went offline, or is about to, with their topic
+        ids: no copy may be created elsewhere, whatever the metadata says."""
         self.strays: set[str] = set()
         """Names of the stray partition directories, which are kept for the operator."""
         self.unusable: dict[str, OSError] = {}
@@ -245,9 +245,11 @@ class LogDir:
 
     def may_come_back(self) -> frozenset[tuple[Uuid, int]]:
         """Return the deleted replicas that a power loss may bring back under their old names."""
-        return frozenset(
-            replica for replica, names in self.deleting.items() if not names <= self.durable_renames
-        )
+        return frozenset(filter(self.may_bring_back, self.deleting))
+
+    def may_bring_back(self, replica: tuple[Uuid, int]) -> bool:
+        """Tell whether a power loss may bring a replica back under its old name."""
+        return not self.deleting.get(replica, set()) <= self.durable_renames
 
     def deleting_names(self) -> frozenset[str]:
         """Return the names of the directories that wait for their removal now."""
@@ -258,7 +260,7 @@ class LogDir:
         self._on_failure(self, error)
 
     def add_offline_replica(self, key: TopicPartition, topic_id: Uuid) -> None:
-        """Record that a replica is, or may be, in this offline directory."""
+        """Record that a replica is, or may be, in this directory, which is or goes offline."""
         self.offline_replicas.setdefault(key, set()).add(topic_id)
 
     def take_clean_shutdown_file(self) -> None:

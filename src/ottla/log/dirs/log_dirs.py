@@ -299,6 +299,8 @@ class LogDirs:
         except UndeletableDir:
             raise
         except OSError as error:
+            # A part of it may be there.
+            directory.add_offline_replica((topic, partition), topic_id)
             self._fail_soon(directory, error)
             raise
         directory.logs[(topic, partition)] = log
@@ -334,9 +336,11 @@ class LogDirs:
         self, topic: str, topic_id: Uuid, partition: int, directory_id: Uuid, is_new: bool
     ) -> LogDir:
         key = (topic, partition)
-        for directory in self.offline_dirs:
-            wanted = directory_id != NO_UUID and directory.directory_id == directory_id
-            if wanted or topic_id in directory.offline_replicas.get(key, ()):
+        for directory in self.dirs:
+            is_wanted = directory_id != NO_UUID and directory.directory_id == directory_id
+            # One that has just failed is still online, until this turn of the loop is over.
+            may_hold_it = topic_id in directory.offline_replicas.get(key, ())
+            if may_hold_it or (is_wanted and not directory.is_online):
                 directory.add_offline_replica(key, topic_id)
                 raise OSError(5, f"the log of {topic}-{partition} is offline", directory.path)
         if not is_new and self.offline_dirs:
@@ -344,6 +348,10 @@ class LogDirs:
                 directory.add_offline_replica(key, topic_id)
             offline = ", ".join(directory.path for directory in self.offline_dirs)
             raise OSError(5, f"{topic}-{partition} may be on an offline directory", offline)
+        for directory in self.online_dirs:
+            # Elsewhere, a loss of power may leave two.
+            if directory.may_bring_back((topic_id, partition)):
+                return directory
         for directory in self.online_dirs:
             if directory_id != NO_UUID and directory.directory_id == directory_id:
                 return directory

@@ -293,8 +293,51 @@ def test_a_log_that_cannot_be_made_takes_its_directory_along(node: Node) -> None
     assert notified == [], "the caller is applying a metadata update"
     node.pass_ms(0)
     assert [directory.path for directory in notified] == ["/d2"]
-    assert create(dirs, partition=1).directory == "/d1/t-1"
+    assert create(dirs, partition=2).directory == "/d1/t-2"
     append(kept, batch())
+
+
+@pytest.mark.parametrize("turn_is_over", [False, True])
+def test_a_log_whose_creation_failed_midway_is_not_created_elsewhere(
+    node: Node, turn_is_over: bool
+) -> None:
+    """The next start, with the directory mended, found two copies and refused to go on."""
+    dirs, _ = node.start()
+    for partition in (1, 2):
+        create(dirs, partition=partition)
+    node.disk.fail("open", errno.EIO, path="/d1/t-0/0000")
+    with pytest.raises(OSError):
+        create(dirs)
+    if turn_is_over:
+        node.pass_ms(0)
+    node.disk.faults.clear()
+    with pytest.raises(OSError, match="offline"):
+        create(dirs)
+    node.pass_ms(0)
+    removed = remove_replicas(dirs, [(TOPIC_ID, 0)], {TOPIC_ID: "t"})
+    node.run()
+    assert isinstance(removed.value[TOPIC_ID, 0], OSError)
+    node.disk.kill()
+    _, found = node.start()
+    assert found.problem is None
+
+
+def test_a_log_that_a_power_loss_may_bring_back_is_created_in_the_same_directory() -> None:
+    """Elsewhere, the start after the power loss found two copies and refused to go on."""
+    node = Node(QueuedWorkers())
+    dirs, _ = node.start()
+    log = create(dirs)
+    create(dirs, partition=1)
+    append(log, batch(3))
+    create(dirs, partition=3)
+    dirs.delete("t", 1)
+    node.pass_ms(1_000)
+    dirs.delete("t", 0)
+    dirs.get_or_create("u", OTHER_ID, 0, CONFIG, directory_id=IDS[0])
+    assert create(dirs).directory == "/d1/t-0"
+    node.disk.crash()
+    _, found = node.start()
+    assert found.problem is None
 
 
 def test_an_offline_partition_is_not_created_elsewhere(node: Node) -> None:

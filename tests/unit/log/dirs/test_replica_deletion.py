@@ -209,7 +209,7 @@ def test_what_came_back_and_is_lost_is_not_claimed_though_its_former_copy_left(
 ) -> None:
     dirs, _ = node.start()
     filled(node, dirs)
-    dirs.delete("t", 0)
+    assert remove(node, dirs) == {T0: None}
     create(dirs, partition=1)
     log = create(dirs)
     assert log.directory == "/d2/t-0"

@@ -154,6 +154,18 @@ def test_partitions_are_added_and_unknown_fields_kept(tools: Tools) -> None:
     )
 
 
+@pytest.mark.parametrize("topic", ["__consumer_offsets", "__remote_log_metadata"])
+def test_topics_whose_partition_count_decides_what_is_where_keep_it(
+    tools: Tools, topic: str
+) -> None:
+    tools.done("topics", "--create", "--topic", topic, "--replica-assignment", "1:2")
+    before = tools.json(f"/brokers/topics/{topic}")
+    assert f"The number of partitions of {topic} cannot be changed" in tools.refused(
+        "topics", "--alter", "--topic", topic, "--partitions", "2"
+    )
+    assert tools.json(f"/brokers/topics/{topic}") == before
+
+
 def test_topics_are_listed_and_described(tools: Tools) -> None:
     create(tools, "t", "--replica-assignment", "1:2", "--config", "retention.ms=1000")
     state = b'{"version":1,"leader":1,"leader_epoch":4,"controller_epoch":1,"isr":[1]}'

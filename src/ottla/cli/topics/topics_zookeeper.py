@@ -10,7 +10,7 @@ import uuid
 from collections.abc import Callable, Mapping
 
 from ottla.base.errors import ApiError
-from ottla.base.ids import INTERNAL_TOPICS, NO_LEADER, NO_UUID, OFFSETS_TOPIC, Uuid
+from ottla.base.ids import INTERNAL_TOPICS, NO_LEADER, NO_UUID, Uuid
 from ottla.base.zookeeper import Create, Delete, Operation, SetData
 from ottla.cli.configs.configs_client import Entry
 from ottla.cli.errors import CommandError, UsageError
@@ -21,6 +21,7 @@ from ottla.cli.topics.topic_text import Partition, Reassignment, Topic, describe
 from ottla.cli.zookeeper_client import WriteConflict, ZooKeeperClient
 from ottla.cli.zookeeper_tiering import check_tiering, note_remote_storage
 from ottla.client.errors import Refusal
+from ottla.controller.topics.create_partitions import check_may_grow
 from ottla.controller.topics.create_topics import check_partition_total
 from ottla.controller.topics.placement import Candidate, place
 from ottla.host.system_ports import SystemDice
@@ -162,6 +163,13 @@ def _check_total(name: str | None, count: int) -> None:
         raise Refusal(f"topic {name}", error.error, error.message) from None
 
 
+def _check_may_grow(name: str) -> None:
+    try:
+        check_may_grow(name)
+    except ApiError as error:
+        raise CommandError(error.message or "") from None
+
+
 def _check_name(name: str, existing: list[str]) -> None:
     fault = fault_of(name)
     if fault is not None:
@@ -222,8 +230,7 @@ def _known(
 def _alter(client: ZooKeeperClient, options: TopicOptions) -> None:
     marked = client.marked_for_deletion()
     for name in _matching(client, options):
-        if name == OFFSETS_TOPIC:
-            raise CommandError("The number of partitions for the offsets topic cannot be changed.")
+        _check_may_grow(name)
         if name in marked:
             raise CommandError(f"Topic {name} is marked for deletion.")
         found = client.topic(name)

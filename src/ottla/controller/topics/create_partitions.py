@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ottla.base.errors import ApiError, Error
-from ottla.base.ids import REMOTE_LOG_METADATA_TOPIC
+from ottla.base.ids import OFFSETS_TOPIC, REMOTE_LOG_METADATA_TOPIC
 from ottla.controller.context import DecisionContext
 from ottla.controller.step import Decision, Step
 from ottla.controller.topics.assignment import assign, assign_manually
@@ -13,6 +13,14 @@ from ottla.controller.topics.create_topics import check_partition_total
 from ottla.metadata.image import ClusterImage, PartitionImage, TopicImage
 from ottla.metadata.records import PartitionRecord
 from ottla.metadata.topics import partition_record
+
+WHY_FIXED = {
+    OFFSETS_TOPIC: "groups would not find the offsets that they have committed any more",
+    REMOTE_LOG_METADATA_TOPIC: (
+        "the remote segments that are recorded in it would not be found any more"
+    ),
+}
+"""The topics whose number of partitions decides what is stored in which: it never changes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,16 +82,20 @@ def _additional(image: ClusterImage, request: NewPartitions) -> int:
     return 0 if topic is None else max(0, request.count - len(topic.partitions))
 
 
+def check_may_grow(name: str) -> None:
+    """Raise ApiError(INVALID_REQUEST) for a topic whose number of partitions is fixed."""
+    if name in WHY_FIXED:
+        raise ApiError(
+            Error.INVALID_REQUEST,
+            f"The number of partitions of {name} cannot be changed: {WHY_FIXED[name]}.",
+        )
+
+
 def _topic(image: ClusterImage, request: NewPartitions) -> TopicImage:
     topic = image.topics.by_name(request.name)
     if topic is None:
         raise ApiError(Error.UNKNOWN_TOPIC_OR_PARTITION)
-    if request.name == REMOTE_LOG_METADATA_TOPIC:
-        raise ApiError(
-            Error.INVALID_REQUEST,
-            f"The number of partitions of {request.name} cannot be changed: the remote segments"
-            " that are recorded in it would not be found any more.",
-        )
+    check_may_grow(request.name)
     if image.deletions.is_queued(topic.id):
         # The replicas of new partitions would never be deleted (KAFKA-6612).
         raise ApiError(

@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ottla.base.errors import ApiError, Error
-from ottla.base.ids import NO_EPOCH
+from ottla.base.ids import NO_EPOCH, OFFSETS_TOPIC
 from ottla.base.ports import Clock
 from ottla.base.timers import Timer, Timers
 from ottla.base.zookeeper import Session, ZkCode, ZkError
@@ -299,6 +299,7 @@ class ControllerTerm:
             runtime.run_step(lambda image: bring_online(image, config))
         elif _has_new_partitions(delta) or _is_restored(delta):
             runtime.run_step(lambda image: bring_online(image, config))
+        _log_grown_offsets_topic(delta)
         if _allows_unclean_elections(delta):
             self._elections.elect_uncleanly()
 
@@ -379,6 +380,18 @@ def _has_new_partitions(delta: ClusterDelta) -> bool:
         for topic, partition_ids in changed
         for partition_id in partition_ids
     )
+
+
+def _log_grown_offsets_topic(delta: ClusterDelta) -> None:
+    """Log that a tool added partitions to the offsets topic: a request is refused."""
+    for change in delta.changed_topics.values():
+        before, count = len(change.old.partitions), len(change.new.partitions)
+        if change.new.name == OFFSETS_TOPIC and count > before:
+            log.error(
+                "topic %s has %d partitions instead of %d: groups that belong to another partition"
+                " now do not find their committed offsets",
+                *(OFFSETS_TOPIC, count, before),
+            )
 
 
 def _is_restored(delta: ClusterDelta) -> bool:

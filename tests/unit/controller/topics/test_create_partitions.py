@@ -6,7 +6,7 @@ Method: a table of requests against one image; the records are replayed.
 import pytest
 
 from ottla.base.errors import ApiError, Error
-from ottla.base.ids import REMOTE_LOG_METADATA_TOPIC
+from ottla.base.ids import OFFSETS_TOPIC, REMOTE_LOG_METADATA_TOPIC
 from ottla.base.limits import PARTITIONS_PER_REQUEST_MAX
 from ottla.controller.step import Decision
 from ottla.controller.topics.create_partitions import (
@@ -109,12 +109,23 @@ def test_too_many_at_once() -> None:
     assert caught.value.error is Error.POLICY_VIOLATION
 
 
-def test_the_metadata_topic_of_remote_storage_keeps_its_partitions() -> None:
-    """Segments that are recorded in a partition would not be found in another one."""
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        (OFFSETS_TOPIC, "groups would not find the offsets"),
+        (REMOTE_LOG_METADATA_TOPIC, "remote segments that are recorded in it would not be found"),
+    ],
+)
+def test_a_topic_whose_partition_count_decides_what_is_where_keeps_it(
+    name: str, reason: str
+) -> None:
+    """A group's offsets, or segments, that are in one partition would be looked for in another."""
     made = create_topics(
-        BASE, [NewTopic(name=REMOTE_LOG_METADATA_TOPIC, partition_count=3)],
-        validate_only=False, context=context(),
-    )  # fmt: skip
-    decided = grow(NewPartitions(REMOTE_LOG_METADATA_TOPIC, 5), image=after(BASE, made))
-    assert [each.error for each in decided.reply] == [Error.INVALID_REQUEST]
+        BASE, [NewTopic(name=name, partition_count=3)], validate_only=False, context=context()
+    )
+    decided = grow(NewPartitions(name, 5), image=after(BASE, made))
+    [refused] = decided.reply
+    assert (refused.name, refused.error) == (name, Error.INVALID_REQUEST)
+    assert f"partitions of {name} cannot be changed: " in (refused.message or "")
+    assert reason in (refused.message or "")
     assert decided.step.records == ()

@@ -8,6 +8,7 @@ import json
 import pytest
 
 from ottla.base.errors import Error
+from ottla.base.ids import OFFSETS_TOPIC
 from ottla.controller.elections.elections import Rules
 from ottla.controller.elections.partition_change import PartitionTarget, build_change
 from ottla.controller.step import Decision, Step
@@ -249,6 +250,21 @@ def test_kafka_6612_partitions_that_a_tool_adds_to_a_marked_topic_go_with_it(
     sim.start(3)
     sim.until(lambda: sim.data(paths.topic("t")) is None)
     assert sim.nodes[1].led("t", 1) is None
+
+
+def test_partitions_that_a_tool_adds_to_the_offsets_topic_are_logged(
+    sim: ControllerHarness, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A request is refused; these exist, and groups hash to other partitions by their number."""
+    sim.create(OFFSETS_TOPIC, (1, 2))
+    sim.put_topic(OFFSETS_TOPIC, [(1, 2), (2, 3), (3, 1)], sim.image.topics.id_of(OFFSETS_TOPIC))
+    sim.settle()
+    assert sim.nodes[3].led(OFFSETS_TOPIC, 2) is not None
+    logged = [each.getMessage() for each in caplog.records if each.levelname == "ERROR"]
+    assert logged == [
+        f"topic {OFFSETS_TOPIC} has 3 partitions instead of 1: groups that belong to another"
+        " partition now do not find their committed offsets"
+    ]
 
 
 def test_a_topic_is_made_again_after_its_deletion(sim: ControllerHarness) -> None:

@@ -161,6 +161,7 @@ class Shard:
         def over(_: Error) -> None:
             timer.cancel()
             self._waiting.pop(answer, None)
+            committed.forget(keep)
 
         answer.then(over)
         committed.then(keep)

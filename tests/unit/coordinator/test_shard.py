@@ -3,6 +3,7 @@
 Method: a journal whose replication the test holds back, over virtual time.
 """
 
+import gc
 import re
 
 import pytest
@@ -44,6 +45,25 @@ def test_a_write_that_fails_later_gives_a_client_error() -> None:
     harness.journal.release(Error.NOT_LEADER_OR_FOLLOWER)
     assert written.value is Error.NOT_COORDINATOR
     assert len(harness.timers) == 0
+
+
+def test_a_wait_that_is_over_leaves_nothing_behind() -> None:
+    """Clients ask again and again while the log cannot be committed, however long that takes."""
+    harness = Harness()
+    never: Pending[Error] = Pending()
+    harness.shard.wait_for_loaded(never)
+    before = promises()
+    waits = [harness.shard.settled() for _ in range(3)]
+    harness.advance(harness.shard.config.commit_ms)
+    assert [wait.value for wait in waits] == [Error.COORDINATOR_NOT_AVAILABLE] * 3
+    del waits
+    assert promises() == before
+
+
+def promises() -> int:
+    """Return how many promises are in memory."""
+    gc.collect()
+    return sum(isinstance(each, Pending) for each in gc.get_objects())
 
 
 @pytest.mark.parametrize("error", list(Error))

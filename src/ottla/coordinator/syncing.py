@@ -66,15 +66,22 @@ def _check(group: Group, request: Sync) -> Error:
 def _store(shard: Shard, group: Group, leader: Member, request: Sync) -> Pending[SyncResponse]:
     """Write the generation with its assignments; members not named get an empty one.
 
+    A leader that has lost its connection may assign again before that is replicated, and not the
+    same, as a topic may have more partitions by then. Its last assignment counts, as in the log.
+
     Where the write completes at once, as with one replica, the leader's response is returned
     directly, without the outbox's timer: followers that come later do not wait for one either.
     """
     assignments = dict(request.assignments)
+    pending: Pending[SyncResponse] = Pending()
 
     def stored(error: Error) -> None:
-        # The group may have begun to rebalance meanwhile: its members have the error.
-        if group.state is not State.COMPLETING or group.generation != request.generation:
-            return
+        # Else the leader has assigned again, or the group has begun to rebalance meanwhile: its
+        # members have the error.
+        if leader.awaiting_sync is pending:
+            conclude(error)
+
+    def conclude(error: Error) -> None:
         if error:
             refuse_assignment(shard, group, error)
             prepare(shard, group, f"storing the assignment failed: {error.name}")
@@ -86,15 +93,14 @@ def _store(shard: Shard, group: Group, leader: Member, request: Sync) -> Pending
                 # Its session may have passed while its request stood for heartbeats.
                 touch(shard, group, member)
 
-    pending: Pending[SyncResponse] = Pending()
     group.set_awaiting_sync(leader, pending)
     written = shard.write([group_fact(group, assignments)])
-    if not written.done:
+    if not written.done or leader.awaiting_sync is not pending:
         written.then(stored)
         return pending
     leader.awaiting_sync = None
     touch(shard, group, leader)
-    stored(written.value)
+    conclude(written.value)
     if written.value:
         return completed(SyncResponse(error=written.value))
     return completed(group.sync_response(leader))

@@ -1,15 +1,16 @@
 """Whatever members do, a group without further faults becomes stable, and its log has that state.
 
-Method: hypothesis draws scripts of joins, leaves, crashes, restarts of static members, refused
-and slow writes, changes of the coordinator, and passing time. Members are small models of real
-clients: they act on each response, one request at a time. After every step safety is
-checked; then the faults stop and the group must converge: one generation, one leader, every live
-member assigned by it. At the end a new shard loaded from the log must agree with the live one.
+Method: hypothesis draws scripts of joins, leaves, crashes, restarts of static members, lost
+connections, refused and slow writes, changes of the coordinator, and passing time. Members are
+small models of real clients: they act on each response, one request at a time. After every step
+safety is checked; then the faults stop and the group must converge: one generation, one leader,
+every live member assigned by it, at one time. At the end a new shard loaded from the log must agree
+with the live one.
 """
 
 from dataclasses import dataclass, field
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from ottla.base.errors import Error
@@ -43,6 +44,8 @@ class Client:
     response: JoinResponse | None = None
     fenced: bool = False
     seen: list[int] = field(default_factory=list)
+    attempts: int = 0
+    """How often it has assigned: no two of its assignments are the same."""
 
     def poll(self) -> None:
         """Do the next thing that a consumer would do."""
@@ -87,7 +90,11 @@ class Client:
             self.seen.append(answer.generation)
             assignments = []
             if answer.leader == answer.member_id and not answer.skip_assignment:
-                assignments = [(each.member_id, each.member_id.encode()) for each in answer.members]
+                self.attempts += 1
+                assignments = [
+                    (each.member_id, f"{each.member_id} {self.name} {self.attempts}".encode())
+                    for each in answer.members
+                ]
             self.awaiting_sync = self.harness.sync(
                 answer, assignments, instance_id=self.instance_id
             )
@@ -124,6 +131,12 @@ class Client:
             self.harness.settle()
         self.alive = False
 
+    def reconnect(self) -> None:
+        """Lose the connection, and the responses with it; join again, and sync if it may."""
+        self.assignment, self.awaiting_join, self.awaiting_sync = None, None, None
+        self.poll()
+        self.poll()
+
     def restart(self) -> None:
         """Crash and come back: a static member keeps its instance id, nothing else."""
         self.member_id, self.assignment, self.awaiting_join, self.awaiting_sync = (
@@ -142,6 +155,7 @@ ACTIONS = st.one_of(
     st.tuples(st.just("leave"), st.integers(0, 5)),
     st.tuples(st.just("crash"), st.integers(0, 5)),
     st.tuples(st.just("restart"), st.integers(0, 5)),
+    st.tuples(st.just("reconnect"), st.integers(0, 5)),
     st.tuples(st.just("wait"), st.sampled_from([1, 500, 3_000, 11_000, 31_000])),
     st.tuples(st.just("refuse"), st.sampled_from([0, 1])),
     st.tuples(st.just("hold"), st.sampled_from([0, 1])),
@@ -163,6 +177,8 @@ def play(harness: Harness, clients: list[Client], action: str, number: int) -> N
             client.alive = False
         case "restart":
             client.restart()
+        case "reconnect":
+            client.reconnect()
         case "wait":
             harness.advance(number)
         case "refuse":
@@ -215,7 +231,19 @@ def heal(harness: Harness, clients: list[Client]) -> None:
         check_safety(harness)
 
 
+ASSIGNED_TWICE = [
+    *[("poll all", 0)] * 2,
+    *[("wait", 3_000)] * 2,
+    ("hold", 1),
+    ("poll all", 0),
+    *[("reconnect", number) for number in range(2)],
+    ("hold", 0),
+]
+"""The leader assigns, loses its connection, and assigns again before the first is replicated."""
+
+
 @settings(max_examples=examples(150), deadline=None)
+@example(script=ASSIGNED_TWICE, instances=[None, None], version=9)
 @given(
     script=st.lists(ACTIONS, max_size=50),
     instances=st.lists(st.sampled_from([None, None, "i-1", "i-2"]), min_size=1, max_size=6),
@@ -252,11 +280,15 @@ def check_converged(harness: Harness, live: list[Client]) -> None:
         assert set(group.members) == {client.member_id for client in live}
         assert {client.generation for client in live} == {group.generation}
         assert sum(client.member_id == group.leader_id for client in live) == 1
+        attempts = set()
         for client in live:
-            # A static member that came back keeps what its old id was assigned (KIP-814).
             assert client.assignment
+            assigned_id, attempt = client.assignment.split(b" ", 1)
+            attempts.add(attempt)
+            # A static member that came back keeps what its old id was assigned (KIP-814).
             if client.instance_id is None:
-                assert client.assignment == client.member_id.encode()
+                assert assigned_id == client.member_id.encode()
+        assert len(attempts) == 1
     # Groups that never had a generation are in no log, and need not be.
     if group is not None and not group.generation:
         del harness.shard.groups[GROUP]

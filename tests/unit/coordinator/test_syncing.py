@@ -13,7 +13,7 @@ from ottla.coordinator.group_states import State
 from ottla.coordinator.leaving import LeavingMember, heartbeat, leave
 from ottla.coordinator.values import JoinResponse, SyncResponse
 
-from .harness import GROUP, Harness
+from .harness import GROUP, Harness, durable
 
 COMMIT_MS = 5_000
 
@@ -85,6 +85,39 @@ def test_an_older_sync_of_the_leader_is_answered() -> None:
     newer = assign(harness, leader)
     assert older.value.error is Error.REBALANCE_IN_PROGRESS
     assert not newer.done
+
+
+@pytest.mark.parametrize("first_error", [Error.NONE, Error.REQUEST_TIMED_OUT])
+def test_the_last_assignment_of_a_leader_counts_as_in_the_log(first_error: Error) -> None:
+    """A topic had more partitions when the leader, whose connection was lost, assigned again."""
+    harness, (leader, follower) = completing()
+    waiting = harness.sync(follower)
+    harness.journal.hold = True
+    assign(harness, leader)
+    [first] = harness.journal.held
+    again = harness.join(leader.member_id).value
+    last = harness.sync(again, [(leader.member_id, b"b"), (follower.member_id, b"c")])
+    first.complete(first_error)
+    harness.settle()
+    assert not waiting.done
+    harness.journal.release()
+    harness.settle()
+    assert (last.value.assignment, waiting.value.assignment) == (b"b", b"c")
+    assert harness.group.state is State.STABLE
+    assert durable(harness.replayed().shard) == durable(harness.shard)
+
+
+def test_a_last_assignment_that_is_refused_voids_the_one_in_write() -> None:
+    harness, (leader, follower) = completing()
+    waiting = harness.sync(follower)
+    harness.journal.hold = True
+    assign(harness, leader)
+    harness.journal.refuse = Error.NOT_ENOUGH_REPLICAS
+    assert assign(harness, leader).value.error is Error.COORDINATOR_NOT_AVAILABLE
+    harness.journal.release()
+    harness.settle()
+    assert waiting.value.error is Error.COORDINATOR_NOT_AVAILABLE
+    assert harness.group.state is State.PREPARING
 
 
 def test_a_late_follower_of_a_stable_group_is_answered_at_once() -> None:

@@ -19,15 +19,18 @@ from ottla.coordinator.rebalancing import (
     rebalance_or_complete,
     touch,
 )
-from ottla.coordinator.shard import Shard
+from ottla.coordinator.records import fits
+from ottla.coordinator.shard import MEMBER_ID_SUFFIX_LENGTH, Shard
 from ottla.coordinator.values import NO_MEMBER, Join, JoinResponse
 
 
 def join(shard: Shard, request: Join) -> Pending[JoinResponse]:
     """Process a JoinGroup; the response comes at once or when the generation begins."""
     config = shard.config
-    if request.group_id == "":
+    if request.group_id == "" or not fits(request.group_id):
         return _refuse(Error.INVALID_GROUP_ID, request.member_id)
+    if not _fits_record(request):
+        return _refuse(Error.INVALID_REQUEST, request.member_id)
     if not (
         config.session_timeout_ms_min <= request.session_timeout_ms <= config.session_timeout_ms_max
     ):
@@ -53,6 +56,17 @@ def join(shard: Shard, request: Join) -> Pending[JoinResponse]:
 
 def _refuse(error: Error, member_id: str) -> Pending[JoinResponse]:
     return completed(JoinResponse(error=error, member_id=member_id))
+
+
+def _fits_record(request: Join) -> bool:
+    """Tell whether the group's record can hold the member, with the id that it would be given.
+
+    Otherwise the generation could not be written, and the other members would never be assigned.
+    """
+    prefix = request.client_id if request.instance_id is None else request.instance_id
+    names = (name for name, _ in request.protocols)
+    member_id = prefix + "-" * MEMBER_ID_SUFFIX_LENGTH
+    return all(map(fits, (*names, request.protocol_type, request.client_id, member_id)))
 
 
 def _has_room(shard: Shard, group: Group, request: Join) -> bool:

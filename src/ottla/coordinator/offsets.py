@@ -14,7 +14,7 @@ from ottla.coordinator.group import Group
 from ottla.coordinator.group_states import State
 from ottla.coordinator.offset_store import CommittedOffset
 from ottla.coordinator.rebalancing import touch
-from ottla.coordinator.records import NO_TIMESTAMP, OffsetFact
+from ottla.coordinator.records import NO_TIMESTAMP, OffsetFact, fits
 from ottla.coordinator.shard import Shard
 from ottla.coordinator.values import (
     NO_MEMBER,
@@ -38,11 +38,7 @@ def commit(shard: Shard, request: Commit) -> Pending[list[Error]]:
         return completed([error] * len(request.offsets))
     if group is not None and group.state in (State.STABLE, State.PREPARING):
         touch(shard, group, group.members[request.member_id])
-    limit = shard.config.offset_metadata_bytes_max
-    errors = [
-        Error.OFFSET_METADATA_TOO_LARGE if len(each.metadata or "") > limit else Error.NONE
-        for each in request.offsets
-    ]
+    errors = [_check_metadata(shard, each.metadata or "") for each in request.offsets]
     now_ms = shard.clock.now_ms()
     facts = [
         _fact(request, each, now_ms, shard.topic_id_of(each.topic))
@@ -57,7 +53,14 @@ def commit(shard: Shard, request: Commit) -> Pending[list[Error]]:
     return stored.map(lambda outcome: [refused or outcome for refused in errors])
 
 
+def _check_metadata(shard: Shard, metadata: str) -> Error:
+    is_too_large = len(metadata) > shard.config.offset_metadata_bytes_max or not fits(metadata)
+    return Error.OFFSET_METADATA_TOO_LARGE if is_too_large else Error.NONE
+
+
 def _check_commit(group: Group | None, request: Commit) -> Error:
+    if not fits(request.group_id):
+        return Error.INVALID_GROUP_ID
     is_member = request.generation >= 0
     if group is None:
         if not is_member:

@@ -101,6 +101,9 @@ OFFSET_VALUE_VERSION_WITH_EXPIRY: Final = 1
 GROUP_VALUE_VERSION: Final = 3
 """What Kafka writes too: version 4 is only read, so that a downgrade stays possible."""
 
+STRING_BYTES_MAX: Final = 2**15 - 1
+"""Of a string in these records, and in requests before their flexible versions."""
+
 RecordPair = tuple[bytes, bytes | None]
 """Key and value of a record, as they are in the log."""
 
@@ -138,8 +141,16 @@ class BadRecord(Exception):
     """A record of a known type that does not decode, or without a key."""
 
 
+def fits(text: str) -> bool:
+    """Tell whether a record can hold the string; flexible requests may have longer ones."""
+    return len(text.encode()) <= STRING_BYTES_MAX
+
+
 def encode_fact(fact: Fact) -> RecordPair:
-    """Return the fact as a record."""
+    """Return the fact as a record.
+
+    Raises: EncodeError for a string that does not fit.
+    """
     if isinstance(fact, GroupFact):
         key = _versioned(GroupMetadataKey(group=fact.group_id), GROUP_KEY_VERSION)
         if fact.value is None:

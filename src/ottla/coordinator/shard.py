@@ -10,7 +10,7 @@ to members once it is replicated, so that no client sees what a failover could t
 Source: Kafka's CoordinatorRuntime and GroupCoordinatorService.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -27,6 +27,10 @@ from ottla.coordinator.offset_store import OffsetStore
 from ottla.coordinator.outbox import Outbox
 from ottla.coordinator.records import Fact, GroupFact, RecordPair, encode_fact
 from ottla.coordinator.values import GroupConfig
+from ottla.wire.errors import EncodeError
+
+MEMBER_ID_SUFFIX_LENGTH = 37
+"""A hyphen and a UUID."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +117,7 @@ class Shard:
         if not facts:
             return self.settled()
         try:
-            written = self.journal.append([encode_fact(fact) for fact in facts])
+            written = self.journal.append(list(self._encoded(facts)))
         except ApiError as refused:
             return completed(client_error(refused.error))
         for index, fact in enumerate(facts):
@@ -125,6 +129,19 @@ class Shard:
         # got an error.
         self._last_write = written.committed.map(_for_readers)
         return self._with_deadline(written.committed)
+
+    def _encoded(self, facts: Iterable[Fact]) -> Iterator[RecordPair]:
+        """Yield the facts as records; raise ApiError for one that no record can hold.
+
+        Requests are checked for that, but a coordinator of Kafka may have stored what only it can.
+        """
+        for fact in facts:
+            try:
+                record = encode_fact(fact)
+            except EncodeError as error:
+                self.log_event(f"writing a record failed: {error}; group {fact.group_id}")
+                raise ApiError(Error.UNKNOWN_SERVER_ERROR, str(error)) from None
+            yield record
 
     def wait_for_loaded(self, committed: Pending[Error]) -> None:
         """Hold back what was loaded from clients until `committed` completes."""

@@ -5,6 +5,7 @@ beside it. What Kafka answers was read off GroupMetadataManager and its tests.
 """
 
 import re
+from typing import Any
 
 import pytest
 
@@ -13,7 +14,7 @@ from ottla.coordinator.group_states import State
 from ottla.coordinator.leaving import heartbeat, leave
 from ottla.coordinator.values import GroupConfig, LeavingMember
 
-from .harness import GROUP, Harness
+from .harness import GROUP, Harness, durable
 
 UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}"
 DELAY_MS = 3_000
@@ -53,6 +54,44 @@ def test_a_newcomer_must_share_type_and_a_protocol() -> None:
         answer = harness.join(**options)  # type: ignore[arg-type]
         assert answer.value.error is Error.INCONSISTENT_GROUP_PROTOCOL
     assert harness.join(protocols=(("sticky", b""),)).value.error is Error.MEMBER_ID_REQUIRED
+
+
+@pytest.mark.parametrize("version", [3, 4])
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        ({"group_id": "g" * 32_767}, None),
+        ({"group_id": "g" * 32_768}, Error.INVALID_GROUP_ID),
+        ({"group_id": "ü" * 16_384}, Error.INVALID_GROUP_ID),
+        ({"client_id": "c" * 32_730}, None),
+        ({"client_id": "c" * 32_731}, Error.INVALID_REQUEST),
+        ({"instance_id": "i" * 32_730}, None),
+        ({"instance_id": "i" * 32_731}, Error.INVALID_REQUEST),
+        ({"instance_id": "i", "client_id": "c" * 32_767}, None),
+        ({"instance_id": "i", "client_id": "c" * 32_768}, Error.INVALID_REQUEST),
+        ({"protocol_type": "p" * 32_767}, None),
+        ({"protocol_type": "p" * 32_768}, Error.INVALID_REQUEST),
+        ({"protocols": (("p" * 32_767, b""),)}, None),
+        ({"protocols": (("range", b""), ("p" * 32_768, b""))}, Error.INVALID_REQUEST),
+    ],
+)
+def test_only_what_a_record_can_hold_joins(
+    options: dict[str, Any], error: Error | None, version: int
+) -> None:
+    """A longer string would keep all members of the group from being assigned."""
+    harness = Harness()
+    answer = harness.join(version=version, **options)
+    if error is not None:
+        assert answer.value.error is error
+        assert not harness.shard.groups
+        return
+    if answer.done:
+        answer = harness.join(answer.value.member_id, **options)
+    harness.advance(2 * DELAY_MS)
+    group_id = options.get("group_id", GROUP)
+    synced = harness.sync(answer.value, group_id=group_id, instance_id=options.get("instance_id"))
+    assert synced.value.error is Error.NONE
+    assert durable(harness.replayed().shard) == durable(harness.shard)
 
 
 # --- member ids (KIP-394) -------------------------------------------------------------------

@@ -142,6 +142,22 @@ def test_metadata_beyond_the_limit_fails_alone() -> None:
     assert refused == [Error.OFFSET_METADATA_TOO_LARGE]
 
 
+@pytest.mark.parametrize("metadata", ["x" * 32_768, "ü" * 16_384])
+def test_metadata_that_a_record_cannot_hold_fails_alone_whatever_the_limit(metadata: str) -> None:
+    harness = Harness(GroupConfig(offset_metadata_bytes_max=100_000))
+    longest = OffsetToCommit("t", 1, 1, metadata="x" * 32_767)
+    errors = send(harness, OffsetToCommit("t", 0, 1, metadata=metadata), longest)
+    assert errors == [Error.OFFSET_METADATA_TOO_LARGE, Error.NONE]
+
+
+@pytest.mark.parametrize("group_id", ["g" * 32_768, "ü" * 16_384])
+def test_a_group_id_that_a_record_cannot_hold_is_invalid(group_id: str) -> None:
+    harness = Harness()
+    assert send(harness, SIMPLE, SIMPLE, group_id=group_id) == [Error.INVALID_GROUP_ID] * 2
+    assert not harness.shard.groups
+    assert send(harness, group_id="g" * 32_767) == [Error.NONE]
+
+
 @pytest.mark.parametrize(
     ("log_error", "expected"),
     [

@@ -47,6 +47,16 @@ def test_a_write_that_fails_later_gives_a_client_error() -> None:
     assert len(harness.timers) == 0
 
 
+def test_what_no_record_can_hold_is_refused_and_changes_nothing() -> None:
+    """A value that Kafka wrote may be longer than what is written here, in an older version."""
+    harness = Harness()
+    value = OffsetCommitValue(offset=1, metadata="m" * 32_768, commit_timestamp=1)
+    written = harness.shard.write([FACT, OffsetFact("g", "t", 1, value)])
+    assert written.value is Error.UNKNOWN_SERVER_ERROR
+    assert harness.journal.end_offset == harness.shard.offsets.count == 0
+    assert [each.endswith("; group g") for each in harness.log_events] == [True]
+
+
 def test_a_wait_that_is_over_leaves_nothing_behind() -> None:
     """Clients ask again and again while the log cannot be committed, however long that takes."""
     harness = Harness()

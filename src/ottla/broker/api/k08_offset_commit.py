@@ -4,6 +4,8 @@ Behaviour: partitions that do not exist get UNKNOWN_TOPIC_OR_PARTITION, or UNKNO
            the topic is named by id, also where its name belongs to another topic by now; the others
            go to the group's coordinator, and an error of the group is that of all of them. A commit
            without member and generation creates, or belongs to, a group without members.
+           A group id or metadata of more than 32 KB fits into no record: INVALID_GROUP_ID,
+           OFFSET_METADATA_TOO_LARGE.
 Versions:  v2 to v4 have a retention time in the request; v6 leader epochs (KIP-320); v7 group
            instance ids (KIP-345); v8 flexible; v9 GROUP_ID_NOT_FOUND; v10 topic ids.
 Not done:  member epochs of the consumer protocol (KIP-848).

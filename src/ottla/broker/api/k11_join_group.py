@@ -2,7 +2,8 @@
 
 Behaviour: the response comes when the generation begins; its leader gets all members. A new member
            without a group instance id is given an id and has to join again (KIP-394).
-           More than JOIN_PROTOCOLS_MAX protocols are INCONSISTENT_GROUP_PROTOCOL.
+           More than JOIN_PROTOCOLS_MAX protocols are INCONSISTENT_GROUP_PROTOCOL. What the group's
+           record cannot hold, strings of more than 32 KB, is INVALID_GROUP_ID or INVALID_REQUEST.
 Versions:  v1 rebalance timeout (v0: the session's); v4 MEMBER_ID_REQUIRED; v5 group instance
            ids (KIP-345); v6 flexible; v7 the protocol's type, and null for no protocol
            (KIP-559); v8 a reason (KIP-800); v9 skip_assignment (KIP-814).

@@ -276,9 +276,15 @@ class GroupService:
         """Expire offsets and groups, every `offsets.retention.check.interval.ms`."""
         self._expiry = None
         self._arm_expiry()
-        for shard in list(self._shards.values()):
-            self._forget_gone(shard)
-            groups.expire(shard)
+        for partition, shard in list(self._shards.items()):
+            try:
+                self._forget_gone(shard)
+                groups.expire(shard)
+            except Exception:
+                logger.exception(
+                    "expiry of offsets in %s-%d failed; retrying at the next expiry check",
+                    *(OFFSETS_TOPIC, partition),
+                )
 
 
 def _log(line: str) -> None:

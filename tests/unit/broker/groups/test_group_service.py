@@ -5,6 +5,7 @@ looks at it. Java's hashes were computed with a JVM.
 """
 
 import logging
+from collections.abc import Sequence
 
 import pytest
 
@@ -13,6 +14,8 @@ from ottla.base.ids import OFFSETS_TOPIC
 from ottla.broker.groups.group_journal import WARNINGS_MAX
 from ottla.broker.groups.group_service import positive_hash
 from ottla.coordinator.group_states import State
+from ottla.coordinator.records import RecordPair
+from ottla.coordinator.shard import Written
 from ottla.records.builder import encode_batch
 from tests.unit.broker.group_harness import (
     OFFSETS_ID,
@@ -320,6 +323,32 @@ def test_offsets_expire_by_the_clock() -> None:
     harness.clock.advance(11_000)
     assert offsets_of(harness) == {}
     assert not harness.service.shard_of("g").groups
+
+
+class BrokenJournal:
+    """Raises what no one expects."""
+
+    def append(self, records: Sequence[RecordPair]) -> Written:
+        raise RuntimeError("broken")
+
+
+def test_a_partition_whose_expiry_fails_does_not_keep_others_from_theirs(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    harness = GroupHarness(
+        {"offsets.retention.minutes": "1", "offsets.retention.check.interval.ms": "70000"}
+    )
+    harness.add_topic("t")
+    harness.add_offsets_topic()
+    names = {harness.service.partition_of(name): name for name in "abcdef"}
+    for name in names.values():
+        harness.later(commit_request({("t", 0): 5}, group_id=name), 9)
+    harness.service.shard_of(names[0]).journal = BrokenJournal()
+    harness.clock.advance(70_000)
+    left = [name for name in names.values() if harness.service.shard_of(name).groups]
+    assert (len(names), left) == (3, [names[0]])
+    text = f"expiry of offsets in {OFFSETS_TOPIC}-0 failed; retrying at the next expiry check"
+    assert [each.getMessage() for each in caplog.records if each.exc_info] == [text]
 
 
 def test_after_a_shutdown_nothing_happens_any_more(harness: GroupHarness) -> None:

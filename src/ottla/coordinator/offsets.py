@@ -30,7 +30,8 @@ TIMESTAMP_MAX: Final = 2**63 - 1
 def commit(shard: Shard, request: Commit) -> Pending[list[Error]]:
     """Process an OffsetCommit; the result has one error for each of its offsets.
 
-    A commit of a member counts as a heartbeat.
+    Of several offsets of one partition the last is stored. A commit of a member counts as a
+    heartbeat.
     """
     group = shard.groups.get(request.group_id)
     error = _check_commit(group, request)
@@ -40,14 +41,16 @@ def commit(shard: Shard, request: Commit) -> Pending[list[Error]]:
         touch(shard, group, group.members[request.member_id])
     errors = [_check_metadata(shard, each.metadata or "") for each in request.offsets]
     now_ms = shard.clock.now_ms()
-    facts = [
-        _fact(request, each, now_ms, shard.topic_id_of(each.topic))
+    last = {
+        (each.topic, each.partition): each
         for each, refused in zip(request.offsets, errors, strict=True)
         if not refused
-    ]
-    if not facts:
+    }
+    if not last:
         return completed(errors)
-    stored = shard.write(facts)
+    stored = shard.write(
+        _fact(request, each, now_ms, shard.topic_id_of(each.topic)) for each in last.values()
+    )
     if not (stored.done and stored.value):
         shard.ensure_group(request.group_id)
     return stored.map(lambda outcome: [refused or outcome for refused in errors])

@@ -10,7 +10,7 @@ to members once it is replicated, so that no client sees what a failover could t
 Source: Kafka's CoordinatorRuntime and GroupCoordinatorService.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -48,8 +48,11 @@ class Written:
 class Journal(Protocol):
     """The offsets partition that this shard leads."""
 
-    def append(self, records: Sequence[RecordPair]) -> Written:
-        """Append as one batch; raise ApiError where nothing was written."""
+    def append(self, records: Iterable[RecordPair]) -> Written:
+        """Append as one batch; raise ApiError where nothing was written.
+
+        The records are made one by one, until they are more than the log allows in a batch.
+        """
         ...
 
 
@@ -117,7 +120,7 @@ class Shard:
         if not facts:
             return self.settled()
         try:
-            written = self.journal.append(list(self._encoded(facts)))
+            written = self.journal.append(self._encoded(facts))
         except ApiError as refused:
             return completed(client_error(refused.error))
         for index, fact in enumerate(facts):

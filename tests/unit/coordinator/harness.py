@@ -5,7 +5,7 @@ them back until they are released, as a leader does whose followers are slow.
 """
 
 import random
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 
 from ottla.base.errors import ApiError, Error
@@ -72,7 +72,7 @@ class FakeJournal:
         self.hold = False
         self.held: list[Pending[Error]] = []
 
-    def append(self, records: Sequence[RecordPair]) -> Written:
+    def append(self, records: Iterable[RecordPair]) -> Written:
         if self.refuse is not None:
             raise ApiError(self.refuse)
         first = self.end_offset
@@ -81,7 +81,7 @@ class FakeJournal:
         if len(batch) > self.bytes_max:
             raise ApiError(Error.MESSAGE_TOO_LARGE)
         self.batches.append(batch)
-        self.end_offset += len(records)
+        self.end_offset += len(rows)
         if not self.hold:
             return Written(first, completed(Error.NONE))
         committed: Pending[Error] = Pending()

@@ -142,6 +142,21 @@ def test_metadata_beyond_the_limit_fails_alone() -> None:
     assert refused == [Error.OFFSET_METADATA_TOO_LARGE]
 
 
+def test_of_several_offsets_of_a_partition_the_last_that_is_accepted_is_stored() -> None:
+    harness = Harness()
+    errors = send(
+        harness,
+        OffsetToCommit("t", 0, 1),
+        OffsetToCommit("t", 1, 2),
+        OffsetToCommit("t", 0, 3),
+        OffsetToCommit("t", 0, 4, metadata="x" * 5_000),
+    )
+    assert errors == [Error.NONE, Error.NONE, Error.NONE, Error.OFFSET_METADATA_TOO_LARGE]
+    assert [(each.partition, each.offset) for each in read(harness)] == [(0, 3), (1, 2)]
+    assert harness.journal.end_offset == 2
+    assert durable(harness.replayed().shard) == durable(harness.shard)
+
+
 @pytest.mark.parametrize("metadata", ["x" * 32_768, "ü" * 16_384])
 def test_metadata_that_a_record_cannot_hold_fails_alone_whatever_the_limit(metadata: str) -> None:
     harness = Harness(GroupConfig(offset_metadata_bytes_max=100_000))

@@ -6,7 +6,7 @@ stall the broker. It can be cancelled when the partition moves away.
 """
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 
 from ottla.base.errors import ApiError, Error
@@ -19,9 +19,11 @@ from ottla.broker.replica_manager import ReplicaManager
 from ottla.coordinator import loading
 from ottla.coordinator.records import RecordPair
 from ottla.coordinator.shard import Shard, Written
+from ottla.log.config import LogConfig
 from ottla.log.file_cache import FileSlice
+from ottla.log.validation import expanded_bytes_max
 from ottla.records.batch import HEADER_SIZE, parse_header
-from ottla.records.builder import encode_batch
+from ottla.records.builder import NewRecord, encode_batch
 from ottla.records.compression import Buffer, Codec
 from ottla.records.errors import CorruptBatch
 
@@ -46,14 +48,22 @@ class GroupJournal:
         self._clock = clock
         self._codec = codec
 
-    def append(self, records: Sequence[RecordPair]) -> Written:
-        """Append as one batch; raise ApiError where nothing was written."""
+    def append(self, records: Iterable[RecordPair]) -> Written:
+        """Append as one batch; raise ApiError where nothing was written.
+
+        Each key has the group's id, so a small request may name many times what the log allows.
+        """
         log = self._replicas.partition(OFFSETS_TOPIC, self._partition).leader_log()
         first_offset = log.log_end_offset
         now_ms = self._clock.now_ms()
-        batch = encode_batch(
-            [(key, value, (), now_ms) for key, value in records], codec=self._codec
-        )
+        rows: list[NewRecord] = []
+        left = self._bytes_max(log.config)
+        for key, value in records:
+            left -= len(key) + len(value or b"")
+            if left < 0:
+                raise ApiError(Error.MESSAGE_TOO_LARGE)
+            rows.append((key, value, (), now_ms))
+        batch = encode_batch(rows, codec=self._codec)
         result = self._replicas.append(
             OFFSETS_TOPIC,
             self._partition,
@@ -66,6 +76,10 @@ class GroupJournal:
         if result.error:
             raise ApiError(result.error, result.message)
         return Written(first_offset, completed(Error.NONE))
+
+    def _bytes_max(self, config: LogConfig) -> int:
+        """Return how many bytes the keys and values of a batch may have, uncompressed."""
+        return config.batch_bytes_max if self._codec is Codec.NONE else expanded_bytes_max(config)
 
 
 def _error_of(result: AppendResult) -> Error:

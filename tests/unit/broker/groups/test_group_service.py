@@ -5,7 +5,7 @@ looks at it. Java's hashes were computed with a JVM.
 """
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable
 
 import pytest
 
@@ -328,7 +328,7 @@ def test_offsets_expire_by_the_clock() -> None:
 class BrokenJournal:
     """Raises what no one expects."""
 
-    def append(self, records: Sequence[RecordPair]) -> Written:
+    def append(self, records: Iterable[RecordPair]) -> Written:
         raise RuntimeError("broken")
 
 

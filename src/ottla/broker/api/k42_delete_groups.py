@@ -9,7 +9,8 @@ Not done:  nothing.
 from ottla.base.authorizer import Access, Operation, ResourceType
 from ottla.base.errors import ApiError, Error
 from ottla.base.pending import Pending, completed, gather
-from ottla.broker.api.base import Answer, Api, Context
+from ottla.base.turns import Steps
+from ottla.broker.api.base import Answer, Api, Context, InSteps
 from ottla.coordinator.groups import delete_group
 from ottla.wire.messages import delete_groups as wire
 
@@ -18,14 +19,17 @@ DELETE_GROUP = Access(Operation.DELETE, ResourceType.GROUP)
 API = Api(key=42, versions=range(3), access=(DELETE_GROUP,))
 
 
-def handle(ctx: Context, request: wire.DeleteGroupsRequest) -> Answer:
+@InSteps
+def handle(ctx: Context, request: wire.DeleteGroupsRequest) -> Steps[Answer]:
     """Respond when all are deleted; a name given twice has one result."""
     names = tuple(dict.fromkeys(request.groups_names))
     refused = ctx.refused(DELETE_GROUP, names)
-    deleted = gather(
-        [completed(DELETE_GROUP.error) if name in refused else _delete(ctx, name) for name in names]
-    )
-    return deleted.map(lambda errors: _answer(names, errors))
+    deleted: list[Pending[Error]] = []
+    for name in names:
+        is_refused = name in refused
+        deleted.append(completed(DELETE_GROUP.error) if is_refused else _delete(ctx, name))
+        yield
+    return gather(deleted).map(lambda errors: _answer(names, errors))
 
 
 def _delete(ctx: Context, group_id: str) -> Pending[Error]:

@@ -11,7 +11,7 @@ import pytest
 from ottla.base.errors import Error
 from ottla.base.ids import OFFSETS_TOPIC
 from ottla.base.limits import JOIN_PROTOCOLS_MAX
-from ottla.broker.api import k10_find_coordinator
+from ottla.broker.api import k10_find_coordinator, k42_delete_groups
 from ottla.wire.messages.create_topics import CreateTopicsRequest
 from ottla.wire.messages.delete_groups import DeleteGroupsRequest
 from ottla.wire.messages.describe_groups import DescribeGroupsRequest
@@ -276,6 +276,20 @@ def test_delete_in_every_version(harness: GroupHarness, version: int) -> None:
         "simple": 0,
         "nope": Error.GROUP_ID_NOT_FOUND,
     }
+
+
+def test_groups_are_deleted_in_steps(harness: GroupHarness) -> None:
+    """A request may name thousands, each of which is a write."""
+    names = ("a", "b", "c")
+    for name in names:
+        harness.later(commit_request({("t", 0): 1}, group_id=name), 9)
+    steps = k42_delete_groups.handle.steps(
+        harness.context(42, 2), DeleteGroupsRequest(groups_names=names)
+    )
+    left = [
+        [name for name in names if name in harness.service.shard_of(name).groups] for _ in steps
+    ]
+    assert left == [["b", "c"], ["c"], []]
 
 
 @pytest.mark.parametrize("count", [JOIN_PROTOCOLS_MAX, JOIN_PROTOCOLS_MAX + 1])

@@ -469,11 +469,6 @@ class _Loader:
                         raise CorruptBatch(f"offset {header.base_offset} goes back")
                     if header.last_offset - base > RELATIVE_OFFSET_MAX:
                         raise CorruptBatch(f"offset {header.last_offset} is too far from {base}")
-                    scan.largest = larger(scan.largest, header)
-                    if position - entry_at > self.config.index_interval_bytes:
-                        offsets.append(header.last_offset, position)
-                        times.maybe_append(*scan.largest)
-                        entry_at = position
                     if not self._add_epoch(header, scan.end_offset):
                         epoch, latest = header.partition_leader_epoch, self.epochs.latest_epoch
                         raise CorruptBatch(f"leader epoch {epoch} follows leader epoch {latest}")
@@ -481,6 +476,12 @@ class _Loader:
                         aborted = replay_batch(self.producers, header, buffer, start)
                         if aborted is not None:
                             scan.aborted.append(aborted)
+                    # Only now: an index entry of a batch that is cut off would stay.
+                    scan.largest = larger(scan.largest, header)
+                    if position - entry_at > self.config.index_interval_bytes:
+                        offsets.append(header.last_offset, position)
+                        times.maybe_append(*scan.largest)
+                        entry_at = position
                     scan.end_offset = header.next_offset
                     scan.size = position + header.size_in_bytes
             except RecordsError as error:

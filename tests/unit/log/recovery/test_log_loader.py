@@ -4,6 +4,8 @@ Method: logs on a disk in memory, damaged in one exact way, opened again. Torn t
 every byte of the last batch.
 """
 
+from dataclasses import replace
+
 import pytest
 
 from ottla.log import names
@@ -479,6 +481,24 @@ def test_a_batch_of_an_older_epoch_is_cut_off() -> None:
     reopened = env.open(CONFIG)
     assert reopened.log_end_offset == 5
     assert reopened.epochs.entries == ((1, 0), (2, 3))
+
+
+def test_a_batch_that_is_cut_off_leaves_no_index_entry() -> None:
+    """Its offsets and its position are those of the next batches."""
+    env = Environment()
+    log = with_an_old_batch_at_the_end(env)
+    late = batch(50, timestamp=9_000_000)
+    restamp(late, 0, base_offset=5, leader_epoch=1)
+    env.disk.corrupt(path(0, names.LOG), log.segments.active.size * 5 // 7, bytes(late))
+    log = env.open(replace(CONFIG, index_interval_bytes=1))
+    assert log.log_end_offset == 5
+    assert offset_for_timestamp(log, 9_000_000) is None
+    for offset in range(5, 10):
+        assert append(log, batch([b"%d" % offset]), epoch=2) == offset
+    assert values(log) == [(offset, b"%d" % offset) for offset in range(10)]
+    found = log.segments.active.position_of(7)
+    assert found is not None
+    assert found.position == log.segments.active.size * 7 // 10
 
 
 @pytest.mark.parametrize("clean", [False, True])

@@ -114,8 +114,8 @@ class LocalLog:
             segment.append_one(
                 data, last_offset, max_timestamp, size, self.config.index_interval_bytes
             )
-        except OSError:
-            self._append_failed(segment)
+        except BaseException:
+            self._append_failed(segment, segment.size)
             raise
         self.size_bytes += size
         self.log_end_offset = last_offset + 1
@@ -127,8 +127,8 @@ class LocalLog:
         headers = [batch.header for batch in run]
         try:
             segment.append([batch.data for batch in run], headers, self.config.index_interval_bytes)
-        except OSError:
-            self._append_failed(segment)
+        except BaseException:
+            self._append_failed(segment, before)
             raise
         self.size_bytes += segment.size - before
         self.log_end_offset = headers[-1].next_offset
@@ -147,9 +147,10 @@ class LocalLog:
             size += more
         return len(batches)
 
-    def _append_failed(self, segment: Segment) -> None:
+    def _append_failed(self, segment: Segment, size: int) -> None:
+        # The batch was not taken, and the next one has its offset: its bytes may not stay.
         try:
-            segment.truncate_torn_append()
+            segment.undo_append(size, self.log_end_offset)
         except OSError:
             self.failed = True
 

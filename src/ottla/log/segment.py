@@ -163,8 +163,7 @@ class Segment:
     def append(self, data: Sequence[Buffer], headers: Sequence[BatchHeader], interval: int) -> None:
         """Write batches, for which `fits` returned True, at the end.
 
-        Raises: OSError: the segment is unchanged, though the file may have partial data behind
-                `size`, which `truncate_torn_append` removes.
+        Raises: OSError. After any exception `undo_append` takes the segment back.
         """
         self.log.file().append(data)
         for header in headers:
@@ -218,11 +217,21 @@ class Segment:
         self._since_entry = 0
         self._indexes_full = offsets.is_full or times.is_full
 
-    def truncate_torn_append(self) -> None:
-        """Truncate the file to `size` after a failed append. Raises: OSError."""
+    def undo_append(self, size: int, end_offset: int) -> None:
+        """Go back to `size` bytes and the log's `end_offset` after a failed append.
+
+        A failed write leaves bytes in the file alone; noting the batches may fail in the middle.
+        Raises: OSError.
+        """
+        positions = self._recent_positions
+        is_noted = bool(positions) and positions[-1] >= size
+        self.size = size
         file = self.log.file()
-        if file.size() != self.size:
-            file.truncate(self.size)
+        if file.size() != size:
+            file.truncate(size)
+        if is_noted:
+            self._forget_from(end_offset)
+            self._max_timestamp = self._scan_tail()
 
     def add_aborted(self, entry: AbortedTransaction) -> None:
         """Add an entry to the transaction index. Raises: OSError."""
@@ -436,23 +445,27 @@ class Segment:
 
         Raises: OSError, DamagedBatch.
         """
+        cut = self.cut_at(offset)
+        if cut.position < self.size:
+            self.log.file().truncate(cut.position)
+            self.size = cut.position
+        self._forget_from(offset)
+        self._truncate_aborted(offset)
+        self.write_indexes()
+        self._max_timestamp = self._scan_tail()
+        return cut.end_offset
+
+    def _forget_from(self, offset: int) -> None:
+        """Forget the batches from `offset` on, which the file has no more."""
         assert self._offset_index is not None
         assert self._time_index is not None
-        cut = self.cut_at(offset)
         self._offset_index.truncate_to(offset)
         self._time_index.truncate_to(offset)
         del self._recent_lasts[:], self._recent_positions[:]
         self._since_entry = 0
         self._indexes_full = self._are_indexes_full()
-        if cut.position < self.size:
-            self.log.file().truncate(cut.position)
-            self.size = cut.position
-        self._truncate_aborted(offset)
         if self.size == 0:
             self.first_timestamp = None
-        self.write_indexes()
-        self._max_timestamp = self._scan_tail()
-        return cut.end_offset
 
     def _truncate_aborted(self, offset: int) -> None:
         entries = self.aborted()

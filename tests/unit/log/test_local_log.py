@@ -53,6 +53,34 @@ def test_a_failed_write_changes_neither_size_nor_end() -> None:
     assert not local.failed
 
 
+@pytest.mark.parametrize(("batches", "added"), [(8, 1), (9, 5)])
+def test_an_append_whose_index_entry_is_impossible_leaves_nothing(batches: int, added: int) -> None:
+    """The next batch gets the same offset and position."""
+    # From the third on, every second batch gets an entry: of the five the second.
+    config = LogConfig(index_interval_bytes=100, timestamp_after_max_ms=2**62)
+    env, local = filled(config, batches)
+    active = local.segments.active
+    before = (local.size_bytes, local.log_end_offset, active.size, active.max_timestamp)
+    run = new(added, timestamp=9_000_000)
+
+    def add() -> None:
+        if added == 1:
+            local.append_one(run[0].data, 0, 9_000_000, len(run[0].data))
+        else:
+            local.append_run(run)
+
+    with pytest.raises(AssertionError):  # Offset 0 follows higher ones.
+        add()
+    after = (local.size_bytes, local.log_end_offset, active.size, active.max_timestamp)
+    assert after == before
+    assert env.disk.size(active.path(names.LOG)) == active.size
+    assert not local.failed
+    (next_one,) = new(1, timestamp=2_000_000)
+    local.append_one(next_one.data, batches, 2_000_000, len(next_one.data))
+    assert active.position_of(batches) == (before[2], len(next_one.data))
+    assert active.max_timestamp == (2_000_000, batches)
+
+
 def test_segments_are_counted_below_an_offset_but_for_the_active_one() -> None:
     _, local = filled()
     first, second, third, *_ = bases(local)

@@ -434,9 +434,9 @@ def finds_the_batch_of_a_timestamp_only() -> Iterator[None]:
 def looks_for_timestamps_in_the_newest_segment() -> Iterator[None]:
     """ListOffsets for a timestamp begins with the last segment that may have it."""
 
-    def newest(self: PartitionLog, timestamp: int, after: int = -1) -> Any:
+    def newest(self: PartitionLog, timestamp: int, start_offset: int = 0) -> Any:
         limit = expanded_bytes_max(self.config)
-        for segment in reversed(list(self.segments) if after < 0 else []):
+        for segment in reversed(list(self.segments)):
             if segment.max_timestamp.timestamp >= timestamp:
                 return segment.search_timestamp(timestamp, self.log_start_offset, limit)
         return None
@@ -450,8 +450,8 @@ def passes_over_equal_timestamps() -> Iterator[None]:
     """ListOffsets finds the first record after a timestamp, not at it."""
     search = PartitionLog.search_timestamp
 
-    def later(self: PartitionLog, timestamp: int, after: int = -1) -> Any:
-        return search(self, timestamp + 1, after)
+    def later(self: PartitionLog, timestamp: int, start_offset: int = 0) -> Any:
+        return search(self, timestamp + 1, start_offset)
 
     with replaced(PartitionLog, "search_timestamp", later):
         yield

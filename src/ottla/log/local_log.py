@@ -234,15 +234,17 @@ class LocalLog:
                 break
         return found
 
-    def search_timestamp(
-        self, timestamp: int, *, start_offset: int, after: int
-    ) -> TimestampSearch | None:
+    def search_timestamp(self, timestamp: int, start_offset: int) -> TimestampSearch | None:
         """Return a search for the first record from `start_offset` on with this timestamp or a
         later one: see `PartitionLog.search_timestamp`."""
         limit = expanded_bytes_max(self.config)
-        for segment in self.segments:
-            if segment.base_offset > after and segment.max_timestamp.timestamp >= timestamp:
-                return segment.search_timestamp(timestamp, start_offset, limit)
+        for index in range(self.segments.floor(start_offset), len(self.segments)):
+            segment = self.segments[index]
+            if segment.max_timestamp.timestamp >= timestamp:
+                end = None
+                if not segment.is_active:
+                    end = self.segments.end_of(index, self.log_end_offset)
+                return segment.search_timestamp(timestamp, start_offset, limit, end)
         return None
 
     def search_max_timestamp(self) -> TimestampSearch | None:

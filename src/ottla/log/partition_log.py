@@ -26,7 +26,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ottla.base.errors import ApiError, Error
-from ottla.base.ids import EPOCH_MAX, NO_OFFSET, Uuid
+from ottla.base.ids import EPOCH_MAX, Uuid
 from ottla.log import names
 from ottla.log.config import LogConfig
 from ottla.log.dirs.checkpoint_limits import CheckpointLimits, lowest
@@ -540,18 +540,19 @@ class PartitionLog:
         """Return the aborted transactions with records in [start, end). Raises: OSError."""
         return self.local.aborted_transactions(start_offset, end_offset)
 
-    def search_timestamp(self, timestamp: int, after: int = NO_OFFSET) -> TimestampSearch | None:
+    def search_timestamp(self, timestamp: int, start_offset: int = 0) -> TimestampSearch | None:
         """Return a search for the first record with this timestamp or a later one, in one segment.
 
-        It covers the first segment that may have such a record, behind the one with base offset
-        `after`; None = there is no such segment. Records in remote storage only are not searched.
+        It covers the first segment that may have such a record from `start_offset` on; None = there
+        is no such segment. Where it finds nothing the next search begins at its `end_offset`: the
+        cleaner may have merged the segment with the next ones meanwhile. Records in remote storage
+        only are not searched.
 
         Raises: ApiError, OSError.
         """
         self.check_usable()
-        return self.local.search_timestamp(
-            timestamp, start_offset=self.local_log_start_offset, after=after
-        )
+        start_offset = max(start_offset, self.local_log_start_offset)
+        return self.local.search_timestamp(timestamp, start_offset)
 
     def search_max_timestamp(self) -> TimestampSearch | None:
         """Return a search for the first record with the largest timestamp; None = there is none.

@@ -294,10 +294,13 @@ class Segment:
                 return Found(at, header.size_in_bytes)
         return None
 
-    def search_timestamp(self, timestamp: int, start_offset: int, limit: int) -> TimestampSearch:
+    def search_timestamp(
+        self, timestamp: int, start_offset: int, limit: int, end_offset: int | None = None
+    ) -> TimestampSearch:
         """Return a search for the first record from `start_offset` on at `timestamp` or later.
 
-        `limit`: bytes that a batch may decompress to. Raises: OSError.
+        `limit`: bytes that a batch may decompress to; `end_offset`: of a sealed segment.
+        Raises: OSError.
         """
         entry = (
             self._time_index.lookup(timestamp)
@@ -309,7 +312,7 @@ class Segment:
             self.log,
             min(start, self.size),
             self.size,
-            base_offset=self.base_offset,
+            end_offset=end_offset,
             timestamp=timestamp,
             start_offset=start_offset,
             limit=limit,

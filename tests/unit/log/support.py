@@ -210,12 +210,13 @@ def found_by(search: TimestampSearch | None) -> TimestampMatch | None:
 
 def offset_for_timestamp(log: PartitionLog, timestamp: int) -> TimestampMatch | None:
     """Return the first record of a log from that time on."""
-    after = -1
-    while (search := log.search_timestamp(timestamp, after)) is not None:
+    start_offset: int | None = 0
+    while start_offset is not None:
+        search = log.search_timestamp(timestamp, start_offset)
         found = found_by(search)
-        if found is not None:
+        if search is None or found is not None:
             return found
-        after = search.base_offset
+        start_offset = search.end_offset
     return None
 
 

@@ -75,12 +75,12 @@ def look_up(work: BatchWork, log: PartitionLog, timestamp: int | None) -> Pendin
     """Return the promise of the first record from `timestamp` on; None = of the latest record."""
     promise: Pending[Found] = Pending()
 
-    def search_next(after: int) -> None:
+    def search_from(start_offset: int) -> None:
         try:
             if timestamp is not None:
-                search = log.search_timestamp(timestamp, after)
+                search = log.search_timestamp(timestamp, start_offset)
             else:
-                search = log.search_max_timestamp() if after < 0 else None
+                search = log.search_max_timestamp()
         except (ApiError, OSError) as error:
             promise.complete(error)
             return
@@ -92,10 +92,10 @@ def look_up(work: BatchWork, log: PartitionLog, timestamp: int | None) -> Pendin
 
     def ended(search: TimestampSearch, found: Found) -> None:
         search.release()
-        if found is None:
-            search_next(search.base_offset)
+        if found is None and search.end_offset is not None:
+            search_from(search.end_offset)
         else:
             promise.complete(found)
 
-    search_next(-1)
+    search_from(0)
     return promise

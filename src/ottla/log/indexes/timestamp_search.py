@@ -28,11 +28,12 @@ class TimestampMatch(NamedTuple):
 class TimestampSearch:
     """A search for the first record from `start_offset` on at `timestamp` or later.
 
-    Fields: `base_offset`: of the segment; `limit`: bytes that one batch may decompress to.
+    Fields: `end_offset`: of the segment, where the next search begins; None = there is none after
+            the active segment's. `limit`: bytes that one batch may decompress to.
     Order:  `run`, in any thread; then `release`, on the loop.
     """
 
-    __slots__ = ("_piece", "_start_offset", "_timestamp", "base_offset", "limit")
+    __slots__ = ("_piece", "_start_offset", "_timestamp", "end_offset", "limit")
 
     def __init__(
         self,
@@ -40,7 +41,7 @@ class TimestampSearch:
         position: int,
         end: int,
         *,
-        base_offset: int,
+        end_offset: int | None,
         timestamp: int,
         start_offset: int,
         limit: int,
@@ -48,7 +49,7 @@ class TimestampSearch:
         self._piece = FileSlice(log, position, end - position)
         self._timestamp = timestamp
         self._start_offset = start_offset
-        self.base_offset = base_offset
+        self.end_offset = end_offset
         self.limit = limit
 
     def run(self) -> TimestampMatch | None:

@@ -17,7 +17,6 @@ from ottla.base.timers import Timers
 from ottla.broker.fetch.remote_port import Found, RemoteData, RemoteFetch
 from ottla.broker.produce.batch_work import BatchWork
 from ottla.broker.remote.reads.reads import RemoteReader, RemoteReadLimits
-from ottla.log.indexes.timestamp_search import TimestampSearch
 from ottla.log.indexes.transaction_index import AbortedTransaction
 from ottla.log.partition_log import PartitionLog
 from ottla.log.results import ReadResult
@@ -56,9 +55,6 @@ class TieredLog(PartitionLog):
         if self.log_start_offset <= offset < self.local_log_start_offset:
             raise ApiError(Error.OFFSET_MOVED_TO_TIERED_STORAGE)
         return super().read(offset, **how)
-
-    def search_timestamp(self, timestamp: int, after: int = -1) -> TimestampSearch | None:
-        return super().search_timestamp(timestamp, max(after, self.local_log_start_offset - 1))
 
     def aborted_transactions(self, start_offset: int, end_offset: int) -> list[AbortedTransaction]:
         local = max(start_offset, self.local_log_start_offset)

@@ -98,8 +98,8 @@ def broker_families(broker: "Broker") -> Iterator[Family]:
     )
     yield counter(
         "ottla_log_corruptions_total",
-        "Damaged batches that truncations and fetches have found in logs.",
-        [((), broker.replicas.damaged.count)],
+        "Damage found: batches by truncations and fetches, checkpoints by the start.",
+        [((), broker.replicas.damaged.count + broker.log_dirs.damaged_checkpoints)],
     )
     yield gauge(
         "kafka_server_delayed_operation_purgatory_size",

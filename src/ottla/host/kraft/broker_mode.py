@@ -217,8 +217,8 @@ class KRaftBroker:
             self._epoch_changed(self.lifecycle.epoch)
             return image
         log.warning(
-            "%d logs end below their checkpointed high watermark, the first is %s; registering "
-            "as after an unclean shutdown",
+            "%d logs end below their checkpointed high watermark, or may do so, the first is %s; "
+            "registering as after an unclean shutdown",
             len(lacking),
             lacking[0],
         )

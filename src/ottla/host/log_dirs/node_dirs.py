@@ -93,6 +93,12 @@ class NodeDirs:
         check_remote_topics(image, config)
         self.log_dirs.set_delete_delay(config.dynamic(image)["log.segment.delete.delay.ms"])
         found = yield from wait(self.log_dirs.load(decide, config_of))
+        for directory in self.log_dirs.offline_dirs:
+            log.error(
+                "log directory %s failed: %s; its logs are offline",
+                directory.path,
+                directory.error,
+            )
         if found.problem is not None:
             raise StartError(found.problem)
         check_remote_prefixes(found.logs, config)

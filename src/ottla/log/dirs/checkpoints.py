@@ -51,24 +51,23 @@ def encode_offsets(offsets: Mapping[TopicPartition, int]) -> bytes:
 
 def decode_offsets(data: bytes) -> dict[TopicPartition, int]:
     """Return the offsets by partition. Raises: MalformedFile."""
+    entries = decode_checkpoint(data, 3)
     try:
-        return {
-            (topic, int(partition)): int(offset)
-            for topic, partition, offset in decode_checkpoint(data, 3)
-        }
+        return {(topic, int(partition)): int(offset) for topic, partition, offset in entries}
     except ValueError as error:
         raise MalformedFile(f"an offset checkpoint's entry is no number: {error}") from None
 
 
 def read_offsets(disk: Disk, path: str) -> dict[TopicPartition, int]:
-    """Return an offset checkpoint's entries; none where the file is missing or unreadable.
+    """Return an offset checkpoint's entries; none where the file is missing, or empty.
 
-    Recovery works without these files: it then reads more of the log.
+    Kafka creates it empty. Raises: MalformedFile; OSError.
     """
     try:
-        return decode_offsets(disk.read_bytes(path))
-    except (FileNotFoundError, MalformedFile):
+        data = disk.read_bytes(path)
+    except FileNotFoundError:
         return {}
+    return decode_offsets(data) if data else {}
 
 
 def encode_clean_shutdown(broker_epoch: int) -> bytes:

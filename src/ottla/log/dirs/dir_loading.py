@@ -10,6 +10,7 @@
   the partition is offline here: an empty log would take the place of its records.
 - What cannot be read, or is a link to a place without a log (a disk that is not mounted yet), is
   kept as it is, and no log of its name is created (`LogDir.unusable`).
+- A damaged checkpoint may take the log directory offline: see `damaged_checkpoints`.
 
 Source: LogManager.{loadLogs, loadLog}; KAFKA-14616 (classify while loading).
 """
@@ -27,7 +28,8 @@ from ottla.log import names
 from ottla.log.config import LogConfig
 from ottla.log.dirs.checkpoint_limits import NO_LIMITS, limits_number, lowest
 from ottla.log.dirs.checkpoints import MalformedFile, TopicPartition
-from ottla.log.dirs.log_dir import ALL_CHECKPOINTS, LogDir
+from ottla.log.dirs.damaged_checkpoints import failure_of, read_checkpoints, report
+from ottla.log.dirs.log_dir import LogDir
 from ottla.log.dirs.partition_metadata import decode_partition_metadata, is_unwritten
 from ottla.log.dirs.undeletable_dirs import UndeletableDir
 from ottla.log.names import PartitionDirKind
@@ -81,11 +83,13 @@ ConfigOf = Callable[[str], LogConfig]
 
 
 class _DirContents(NamedTuple):
-    """A log directory's content. `stale_entries`: the logs with entries of a former log."""
+    """A log directory's content. `stale_entries`: the logs with entries of a former log;
+    `damaged`: the checkpoints that did not decode, and why."""
 
     partition_dirs: list[PartitionDir]
     stale_entries: frozenset[TopicPartition]
     checkpoints: dict[str, dict[TopicPartition, int]]
+    damaged: dict[str, str]
 
     def entry(self, checkpoint: str, key: TopicPartition) -> int:
         return 0 if key in self.stale_entries else self.checkpoints[checkpoint].get(key, 0)
@@ -224,7 +228,7 @@ class DirLoader:
         self._failed = failed
         self._waiting: list[PartitionDir] = []
         self._running = 0
-        self._contents = _DirContents([], frozenset(), {})
+        self._contents = _DirContents([], frozenset(), {}, {})
 
     def start(self) -> None:
         """Begin; the rest runs in callbacks of the workers."""
@@ -233,7 +237,9 @@ class DirLoader:
 
     def _scan(self) -> _DirContents:
         directory, disk = self.directory, self._ports.disk
-        directory.take_clean_shutdown_file()
+        checkpoints = read_checkpoints(disk, directory.path)
+        if failure_of(directory.path, checkpoints.damaged) is None:
+            directory.take_clean_shutdown_file()  # Else the start after a repair needs it.
         partition_dirs = find_partition_dirs(disk, directory.path)
         stale_entries = frozenset(
             (partition_dir.topic, partition_dir.partition)
@@ -241,14 +247,20 @@ class DirLoader:
             if partition_dir.kind is PartitionDirKind.LIVE
             and disk.exists(f"{directory.path}/{partition_dir.name}/{names.STALE_CHECKPOINTS}")
         )
-        checkpoints = {name: directory.read_checkpoint(name) for name in ALL_CHECKPOINTS}
-        return _DirContents(partition_dirs, stale_entries, checkpoints)
+        return _DirContents(partition_dirs, stale_entries, *checkpoints)
 
     def _scanned(self, result: _DirContents | BaseException) -> None:
         if isinstance(result, BaseException):
             self._fail(result)
             return
         self._contents = result
+        path = self.directory.path
+        self.directory.damaged_checkpoints = result.damaged
+        report(path, result.damaged)
+        failure = failure_of(path, result.damaged)
+        if failure is not None:
+            self._fail(failure)
+            return
         try:
             self._waiting = self._without_duplicates(
                 filter(self._is_loadable, reversed(result.partition_dirs))
@@ -371,7 +383,12 @@ class DirLoader:
         # A truncation below it happens after an unclean election only; nothing was lost here.
         limit = lowest(result.limits.values()).high_watermark
         high_watermark = min(checkpointed, limit)
-        if result.log_end_offset < max(high_watermark, _start_of_truncated(result, limit)):
+        may_be_below = result.log_end_offset < max(
+            high_watermark, _start_of_truncated(result, limit)
+        )
+        if names.HIGH_WATERMARKS in self._contents.damaged:
+            may_be_below = not self.directory.was_clean or result.cut_from is not None
+        if may_be_below:
             self.directory.note_below_high_watermark(partition_dir.name)
         log = self.directory.logs[key] = PartitionLog(
             self._ports,

@@ -18,7 +18,6 @@ from ottla.log.dirs.checkpoints import (
     encode_clean_shutdown,
     encode_offsets,
     encode_running,
-    read_offsets,
 )
 from ottla.log.dirs.meta_properties import check_meta_properties, decode_meta_properties
 from ottla.log.partition_log import PartitionLog
@@ -157,7 +156,9 @@ class LogDir:
         crash in between, it would take over the former log's start and high watermark.
         """
         self.below_high_watermark: list[str] = []
-        """Logs that ended below their checkpointed high watermark at start."""
+        """Logs that ended below their checkpointed high watermark at start, or may have."""
+        self.damaged_checkpoints: dict[str, str] = {}
+        """Checkpoints that did not decode at start, and why: see `damaged_checkpoints`."""
         self.loaded = True
         """Whether all of its logs are loaded; only then may a shutdown be marked clean."""
         self._disk = disk
@@ -295,7 +296,7 @@ class LogDir:
         return written
 
     def note_below_high_watermark(self, name: str) -> None:
-        """Note a log that lost committed records, so the broker must not register as unaffected.
+        """Note a log that may have lost committed records: the broker is not unaffected.
 
         The next start must not either, if this process dies before it has registered.
         """
@@ -313,10 +314,6 @@ class LogDir:
                 file = self._disk.open(path)
                 file.truncate(0)
                 file.close()
-
-    def read_checkpoint(self, name: str) -> dict[TopicPartition, int]:
-        """Return a checkpoint's entries; none where it is missing or damaged. Raises: OSError."""
-        return read_offsets(self._disk, f"{self.path}/{name}")
 
     def checkpoint(self, name: str) -> Written:
         """Write one of `CHECKPOINTS`, in a worker; after the log starts the local log starts.

@@ -230,8 +230,13 @@ class LogDirs:
 
     @property
     def below_high_watermark(self) -> list[str]:
-        """The logs that ended below their checkpointed high watermark at start."""
+        """The logs that ended below their checkpointed high watermark at start, or may have."""
         return [name for directory in self.dirs for name in directory.below_high_watermark]
+
+    @property
+    def damaged_checkpoints(self) -> int:
+        """How many checkpoints the start found damaged."""
+        return sum(len(directory.damaged_checkpoints) for directory in self.dirs)
 
     def logs(self) -> Iterator[PartitionLog]:
         """Yield the logs that are online."""

@@ -14,6 +14,7 @@ from ottla.base.pending import Pending
 from ottla.broker.fetch.delayed_fetch import FetchLimits
 from ottla.broker.fetch.fetch_sessions import Fetching, FetchPartition
 from ottla.broker.metric_families import broker_families
+from ottla.log.dirs.damaged_checkpoints import read_checkpoints
 from ottla.metadata.records import PartitionChangeRecord
 from ottla.metadata.topics import DIRECTORY_LOST
 from ottla.records.batch import iter_headers
@@ -200,10 +201,10 @@ def test_the_next_start_finds_the_replica_and_its_checkpoints(
     harness.peers.to(3).answer(diverging(8))
     harness.broker.shutdown()
     harness.clock.advance(0)
-    [directory] = harness.log_dirs.dirs
     assert not harness.disk.exists(f"{LOG_DIR}/.kafka_cleanshutdown")
-    assert directory.read_checkpoint("recovery-point-offset-checkpoint") == {("t", 0): point}
-    assert directory.read_checkpoint("replication-offset-checkpoint") == {("t", 0): 4}
+    entries, _ = read_checkpoints(harness.disk, LOG_DIR)
+    assert entries["recovery-point-offset-checkpoint"] == {("t", 0): point}
+    assert entries["replication-offset-checkpoint"] == {("t", 0): 4}
 
 
 @pytest.mark.parametrize("replica_id", [-1, 2])
@@ -236,3 +237,9 @@ def test_a_leader_logs_an_unreadable_log_once(
     )
     assert corruptions(harness) == 1
     assert partition.log is not None
+
+
+def test_checkpoints_that_the_start_found_damaged_are_counted(harness: Following) -> None:
+    [directory] = harness.log_dirs.dirs
+    directory.damaged_checkpoints = {"replication-offset-checkpoint": "garbage"}
+    assert corruptions(harness) == 1

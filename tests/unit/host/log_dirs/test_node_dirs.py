@@ -633,3 +633,17 @@ def test_a_replica_whose_metadata_file_is_damaged_is_logged(
     [line] = [each for each in caplog.records if each.levelname == "ERROR"]
     assert "/a/kept-0/partition.metadata is damaged (expected the lines" in line.message
     assert "the partition is offline on this broker" in line.message
+
+
+def test_a_log_directory_that_is_offline_from_the_start_is_logged(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    harness = Harness()
+    config = formatted(harness)
+    harness.disk.write_atomic(f"/a/{names.LOG_STARTS}", b"garbage")
+    node_dirs = opened(harness, config)
+    load(harness, node_dirs, EMPTY, config)
+    cause, failure = [each.message for each in caplog.records if each.levelname == "ERROR"]
+    assert cause.startswith(f"/a/{names.LOG_STARTS} is damaged (no version and count")
+    assert failure.startswith("log directory /a failed: [Errno 74] no version and count")
+    assert [each.path for each in node_dirs.log_dirs.online_dirs] == ["/b"]

@@ -65,14 +65,24 @@ def test_a_cut_entry_is_noticed_by_the_count() -> None:
         decode_checkpoint(CONTENT[: CONTENT.index(b"b 0")], 3)
 
 
-def test_unreadable_checkpoints_count_as_none() -> None:
+def test_a_missing_or_empty_checkpoint_has_no_entries() -> None:
+    """Kafka creates it empty."""
     disk = MemoryDisk()
     disk.mkdir("/d")
     assert read_offsets(disk, "/d/c") == {}
-    disk.write_atomic("/d/c", b"garbage")
+    disk.write_atomic("/d/c", b"")
     assert read_offsets(disk, "/d/c") == {}
     disk.write_atomic("/d/c", CONTENT)
     assert read_offsets(disk, "/d/c") == OFFSETS
+
+
+def test_a_damaged_or_unreadable_checkpoint_does_not_count_as_empty() -> None:
+    disk = MemoryDisk()
+    disk.mkdir("/d")
+    disk.write_atomic("/d/c", CONTENT[:-1] + b"\0\n")
+    with pytest.raises(MalformedFile):
+        read_offsets(disk, "/d/c")
+    disk.write_atomic("/d/c", CONTENT)
     disk.fail("read_bytes")
     with pytest.raises(OSError):
         read_offsets(disk, "/d/c")

@@ -26,6 +26,7 @@ from ottla.base.ports import Disk
 from ottla.log import names
 from ottla.log.config import LogConfig
 from ottla.log.dirs.checkpoint_limits import (
+    DAMAGED,
     NO_LIMITS,
     NOTHING_CHECKPOINTED,
     CheckpointLimits,
@@ -182,7 +183,7 @@ class _Loader:
         now_ms: int,
     ) -> LoadedLog:
         self._remove_incomplete()
-        limits = read_limits(self.disk, self.directory)
+        limits = self._read_limits()
         lowered = lowest(limits.values())
         recovery_point = min(recovery_point, lowered.recovery_point)
         start = min(log_start_offset, lowered.log_start_offset)
@@ -231,6 +232,15 @@ class _Loader:
             is_new=not bases,
             local_start_checkpointed=checkpointed_local_start > 0,
         )
+
+    def _read_limits(self) -> dict[int, CheckpointLimits]:
+        limits = read_limits(self.disk, self.directory)
+        if DAMAGED in limits.values():
+            logger.warning(
+                "%s: %s is damaged; reading the whole log, as any of it may have been truncated",
+                *(self.log_name, names.TRUNCATION),
+            )
+        return limits
 
     def _store_producers_of(self, expired: list[int], remaining: list[int]) -> None:
         """Keep what only the expired segments may know: the producers before the others."""
@@ -612,13 +622,22 @@ class _Loader:
         """Return the base offset of the first segment in which epochs decrease; None = no such."""
         try:
             data = self.disk.read_bytes(f"{self.directory}/{names.LEADER_EPOCHS}")
-            self.epochs = EpochCache.decode(data)
-            self.stored_epochs = self.epochs.entries
-        except (FileNotFoundError, MalformedFile):
-            # The batches have their epochs: an unreadable file costs a scan over all headers.
-            for base in bases:
-                if not self._read_epochs(base):
-                    return base
+        except FileNotFoundError:
+            data = b""  # As Kafka creates it.
+        try:
+            if data:
+                self.epochs = EpochCache.decode(data)
+                self.stored_epochs = self.epochs.entries
+                return None
+        except MalformedFile as error:
+            logger.warning(
+                "%s: %s is damaged (%s); reading the leader epochs from the batches",
+                *(self.log_name, names.LEADER_EPOCHS, error),
+            )
+        # The batches have their epochs: an unreadable file costs a scan over all headers.
+        for base in bases:
+            if not self._read_epochs(base):
+                return base
         return None
 
     def _fit_epochs(self, start: int, local_start: int, end: int) -> None:

@@ -59,14 +59,14 @@ def write_snapshot(disk: Disk, directory: str, offset: int, producers: ProducerS
 def rebuild_producers(
     disk: Disk, directory: str, log_name: str, segments: Sequence[Extent], end: int
 ) -> ProducerState:
-    """Return the state at offset `end`; damaged snapshots are removed.
+    """Return the state at offset `end`; damaged snapshots are logged and removed.
 
     A snapshot from before the first segment is not used: what the producers wrote in between is not
     known, and their next batches would be refused as out of order. It can also be of a log that has
     begun again elsewhere since. A damaged batch ends the replay. Raises: OSError.
     """
     first = segments[0].base_offset if segments else end
-    start, entries = _newest_snapshot(disk, directory, first, end)
+    start, entries = _newest_snapshot(disk, directory, log_name, first, end)
     producers = ProducerState(log_name, entries)
     for index, segment in enumerate(segments):
         next_index = index + 1
@@ -85,7 +85,8 @@ def store_producers_before(
     follows a roll. Then it is rebuilt from the segments, unless they do not reach `end` without a
     gap, because they are of a former log. Raises: OSError.
     """
-    start, entries = _newest_snapshot(disk, directory, segments[0].base_offset, end)
+    first = segments[0].base_offset
+    start, entries = _newest_snapshot(disk, directory, log_name, first, end)
     path = f"{directory}/{names.segment_name(end, names.SNAPSHOT)}"
     if start < end:
         producers = ProducerState(log_name, entries)
@@ -157,17 +158,33 @@ def replay_batch(
 
 
 def _newest_snapshot(
-    disk: Disk, directory: str, first: int, end: int
+    disk: Disk, directory: str, log_name: str, first: int, end: int
 ) -> tuple[int, list[ProducerEntry]]:
-    """Return the newest sound snapshot of an offset in [first, end], and that offset."""
+    """Return the newest sound snapshot of an offset in [first, end], and that offset.
+
+    Where all are damaged the batches from `first` on are all there is to replay.
+    """
+    damage: MalformedFile | None = None
     for offset in reversed(list_snapshots(disk, directory)):
         if not first <= offset <= end:
             continue
-        path = f"{directory}/{names.segment_name(offset, names.SNAPSHOT)}"
+        name = names.segment_name(offset, names.SNAPSHOT)
+        path = f"{directory}/{name}"
         try:
             return offset, decode_snapshot(disk.read_bytes(path))
-        except MalformedFile:
+        except MalformedFile as error:
+            damage = error
+            logger.warning(
+                "%s: %s is damaged (%s); removing it, and rebuilding the producers from an older "
+                "snapshot and the batches after it",
+                *(log_name, name, error),
+            )
             disk.remove(path)
+    if damage is not None and first > 0:
+        logger.warning(
+            "%s: the producers before offset %d are not known: no snapshot of them is sound",
+            *(log_name, first),
+        )
     return 0, []
 
 

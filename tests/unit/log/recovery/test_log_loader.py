@@ -317,8 +317,8 @@ def test_a_producer_of_historic_data_is_known_after_a_start(clean: bool) -> None
     assert log.log_end_offset == 1  # The retry of what is there has not landed again.
 
 
-@pytest.mark.parametrize("damage", ["missing", "garbage", "stale", "ahead"])
-def test_leader_epochs_come_back(damage: str) -> None:
+@pytest.mark.parametrize("damage", ["missing", "empty", "garbage", "stale", "ahead"])
+def test_leader_epochs_come_back(damage: str, caplog: pytest.LogCaptureFixture) -> None:
     env = Environment()
     log = filled(env)
     expected = log.epochs.entries
@@ -327,13 +327,26 @@ def test_leader_epochs_come_back(damage: str) -> None:
     target = f"{DIRECTORY}/{names.LEADER_EPOCHS}"
     if damage == "missing":
         env.disk.remove(target)
-    elif damage == "garbage":
+    elif damage == "empty":
         env.disk.write_atomic(target, b"")
+    elif damage == "garbage":
+        env.disk.write_atomic(target, b"0\n2\n0 0\n")
     elif damage == "stale":
         env.disk.write_atomic(target, b"0\n1\n0 0\n")
     else:
         env.disk.write_atomic(target, log.epochs.encode().replace(b"3\n", b"4\n") + b"9 40\n")
     assert env.open(CONFIG).epochs.entries == expected
+    assert ("leader-epoch-checkpoint is damaged" in caplog.text) == (damage == "garbage")
+
+
+def test_a_damaged_file_of_a_truncation_is_logged_and_nothing_is_trusted(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    env = Environment()
+    close(filled(env))
+    env.disk.write_atomic(f"{DIRECTORY}/{names.TRUNCATION}-1", b"{")
+    assert env.open(CONFIG, recovery_point=40).recovery_point == 0
+    assert "topic-0: .ottla_truncation is damaged; reading the whole log" in caplog.text
 
 
 def test_the_log_start_cuts_epochs_and_first_segments_stay() -> None:

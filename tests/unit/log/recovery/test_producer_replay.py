@@ -53,13 +53,31 @@ def test_the_newest_snapshot_not_beyond_the_end(
     assert (state.entries[1].last_offset if 1 in state.entries else None) == last
 
 
-def test_a_damaged_snapshot_is_removed_and_an_older_one_taken() -> None:
+def test_a_damaged_snapshot_is_logged_and_removed_and_an_older_one_taken(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     disk, extents = prepared()
     disk.corrupt(f"/d/{8:020d}.snapshot", 10, b"\xff")
     disk.corrupt(f"/d/{5:020d}.snapshot", 10, b"\xff")
     state = rebuild_producers(disk, "/d", "t-0", extents, 10)
     assert set(state.entries) == {1, 102}
     assert list_snapshots(disk, "/d") == [2]
+    assert [each.message.partition(";")[0] for each in caplog.records] == [
+        f"t-0: {offset:020d}.snapshot is damaged (a producer snapshot's CRC does not match)"
+        for offset in (8, 5)
+    ]
+
+
+def test_producers_of_deleted_records_are_lost_with_the_last_snapshot_and_that_is_logged(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    disk, extents = prepared()
+    disk.corrupt(f"/d/{8:020d}.snapshot", 10, b"\xff")
+    assert set(rebuild_producers(disk, "/d", "t-0", extents[1:], 10).entries) == {1, 105}
+    assert "are not known" not in caplog.text
+    disk.corrupt(f"/d/{5:020d}.snapshot", 10, b"\xff")
+    assert set(rebuild_producers(disk, "/d", "t-0", extents[1:], 10).entries) == {1}
+    assert "t-0: the producers before offset 5 are not known: no snapshot" in caplog.text
 
 
 def test_a_snapshot_from_before_the_first_segment_is_not_used() -> None:

@@ -10,6 +10,7 @@
 | record whose key has a higher offset in the map     | removed                                |
 | record without a key                                | removed                                |
 | tombstone, first cleaning                           | retained; its batch gets a delete horizon |
+| the same, horizon beyond what a batch can hold      | retained, without a delete horizon     |
 | tombstone after its batch's delete horizon          | removed                                |
 | data of an aborted transaction                      | removed                                |
 | transaction marker without remaining data           | as a tombstone                         |
@@ -19,7 +20,7 @@
 Source: Cleaner.{cleanInto, shouldRetainRecord}, MemoryRecords.filterTo; KIP-534.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from ottla.log.cleaner.cleaner_job import UNREADABLE_NAMED_MAX, LastOfProducer
 from ottla.log.cleaner.cleaner_map import OffsetMap
@@ -29,7 +30,7 @@ from ottla.records.batch import BatchHeader
 from ottla.records.builder import encode_retained
 from ottla.records.compression import Codec
 from ottla.records.errors import RecordsError
-from ottla.records.record import Record, read_records
+from ottla.records.record import TIMESTAMP_MAX, TIMESTAMP_MIN, Record, read_records
 
 
 class BatchFilter:
@@ -91,10 +92,8 @@ class BatchFilter:
         waits = marker_to_go or (
             not header.is_control and any(record.value is None for record in kept)
         )
-        horizon = None
-        if waits and not header.has_delete_horizon:
-            horizon = self._now_ms + self._delete_retention_ms
-        elif len(kept) == header.record_count:
+        horizon = self._horizon(kept) if waits and not header.has_delete_horizon else None
+        if horizon is None and len(kept) == header.record_count:
             return _bytes_of(batch)
         level = self._levels.get(header.compression)
         return encode_retained(header, kept, level=level, delete_horizon_ms=horizon)
@@ -115,6 +114,14 @@ class BatchFilter:
         if record.value is not None or not header.has_delete_horizon:
             return True
         return not self._is_past_horizon(header)
+
+    def _horizon(self, kept: Sequence[Record]) -> int | None:
+        """Return the delete horizon of a batch with these records; None = it cannot hold it."""
+        horizon = self._now_ms + self._delete_retention_ms
+        # The records' timestamps are stored as differences from it.
+        oldest = min(record.timestamp for record in kept)
+        latest = min(TIMESTAMP_MAX, oldest - TIMESTAMP_MIN)
+        return horizon if horizon <= latest else None
 
     def _is_past_horizon(self, header: BatchHeader) -> bool:
         # With the attribute bit set the base timestamp is the delete horizon.

@@ -115,6 +115,25 @@ def test_a_tombstone_goes_after_delete_retention_and_not_before(storage: Storage
     assert not [row for row in storage.rows() if row[1] == b"k0"]
 
 
+@pytest.mark.parametrize(
+    ("retention_ms", "timestamp"), [(2**63 - 1, 1_000), (DELETE_RETENTION_MS, -(2**63))]
+)
+def test_a_tombstone_whose_horizon_no_batch_can_hold_stays(
+    retention_ms: int, timestamp: int
+) -> None:
+    storage = Storage(replace(COMPACT, delete_retention_ms=retention_ms))
+    fill(storage, 3, keys=1)
+    values = [b"old", None]
+    tombstone = batch(values, key=b"k0", timestamps=[0, timestamp], base_offset=3)  # type: ignore[arg-type]
+    storage.log.append_as_follower(tombstone, now_ms=1)
+    for _ in range(3):
+        storage.append(batch([b"x"], key=b"other"))
+        storage.clean()
+        storage.env.pass_ms(DELETE_RETENTION_MS + 1)
+    assert storage.log.clean_offset == storage.log.log_end_offset
+    assert [row for row in storage.rows() if row[1] == b"k0"] == [(4, b"k0", None)]
+
+
 def test_a_log_that_lacks_earlier_records_is_not_cleaned_before_it_has_them(
     storage: Storage,
 ) -> None:

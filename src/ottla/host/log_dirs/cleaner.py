@@ -18,7 +18,7 @@ from typing import Any
 
 from ottla.base.ports import Dice
 from ottla.host.node_ports import CleaningRunner
-from ottla.log.cleaner.cleaner_job import CleaningEnd, CleaningJob
+from ottla.log.cleaner.cleaner_job import CleanerDied, CleaningEnd, CleaningJob
 from ottla.log.cleaner.log_cleaner import CleanerSettings, LogCleaner, Result
 from ottla.log.dirs.log_dirs import LogDirs
 from ottla.metadata.node_config import NodeConfig
@@ -27,13 +27,6 @@ log = logging.getLogger(__name__)
 
 COMMAND = (sys.executable, "-P", "-m", "ottla.host.log_dirs.cleaner_process")
 END_TIMEOUT_S = 10.0
-
-
-class CleanerDied(Exception):
-    """The child process ended before its job did, or could not be started.
-
-    No OSError: that would be one of the log's disk.
-    """
 
 
 class ProcessRunner:

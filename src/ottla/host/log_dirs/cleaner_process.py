@@ -11,10 +11,11 @@ import pickle
 import sys
 import threading
 import time
+import traceback
 from typing import IO
 
 from ottla.host.log_dirs.disk import OsDisk
-from ottla.log.cleaner.cleaner_job import CleaningFailed, CleaningJob
+from ottla.log.cleaner.cleaner_job import CleanerDied, CleaningJob
 from ottla.log.cleaner.cleaner_rewrite import clean
 
 LONGEST_SLEEP_S = 1.0
@@ -54,7 +55,11 @@ def main() -> None:
     try:
         for result in clean(OsDisk(), job, RateLimit(job.bytes_per_second)):
             _send(output, result)
-    except (OSError, CleaningFailed) as error:
+    except MemoryError:
+        _send(output, CleanerDied("the cleaning process has no memory left"))
+    except Exception as error:
+        # The traceback itself cannot be sent.
+        error.add_note(traceback.format_exc())
         _send(output, error)
     sys.stdout.flush()
     # The other thread waits for the broker, which may keep the pipe open.

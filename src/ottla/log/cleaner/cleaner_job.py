@@ -19,6 +19,13 @@ class CleaningFailed(Exception):
     """The log cannot be cleaned as it is: a batch is damaged, or a segment would grow too large."""
 
 
+class CleanerDied(Exception):
+    """The work ended before its job did, for want of memory, say; it may succeed another time.
+
+    No OSError: that would be one of the log's disk.
+    """
+
+
 UNREADABLE_NAMED_MAX: Final = 10
 """Batches that do not decode and are reported by base offset."""
 

@@ -5,6 +5,9 @@ time as it has threads, until none is dirty enough. It plans and swaps segments 
 and rewriting is done by the runner, in other processes. A cleaning is aborted, and its files are
 removed, if its log is truncated, deleted, reconfigured or taken offline meanwhile.
 
+No log keeps others from being cleaned: one whose cleaning failed for want of space or memory, or
+was killed, is cleaned again, but after all others; after any other failure it is uncleanable.
+
 The clean offset moves once the new names are durable, never before: otherwise an older value that
 came back with its old segment would not be cleaned again.
 
@@ -14,14 +17,15 @@ Source: LogCleaner, LogCleanerManager; KIP-71, KIP-354, KIP-534.
 import errno
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeVar
 
 from ottla.base.ports import Dice
 from ottla.base.timers import Timer
 from ottla.log.cleaner.cleaner_job import (
     CleanedSegment,
+    CleanerDied,
     CleaningEnd,
     CleaningFailed,
     CleaningJob,
@@ -34,6 +38,8 @@ from ottla.log.partition_log import PartitionLog
 from ottla.log.segment import Segment
 
 logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 Result = CleanedSegment | CleaningEnd | BaseException
 
@@ -103,6 +109,8 @@ class LogCleaner:
         self._under_way: list[_Cleaning] = []
         self._uncleanable: dict[PartitionLog, object] = {}
         """Uncleanable logs, until their configuration changes or the broker restarts."""
+        self._failures: dict[PartitionLog, int] = {}
+        """How often the cleaning of each log has failed in a row, if that may pass."""
         self._unreadable: dict[PartitionLog, tuple[tuple[int, ...], int]] = {}
         """The batches that the last cleaning of each log could not decode."""
         log_dirs.on_log_removed = self._retired
@@ -138,12 +146,11 @@ class LogCleaner:
         if self._stopped or not settings.enabled or free <= 0:
             return
         logs = list(self._log_dirs.logs())
-        self._uncleanable = {
-            log: self._uncleanable[log] for log in logs if log in self._uncleanable
-        }
-        self._unreadable = {log: self._unreadable[log] for log in logs if log in self._unreadable}
+        self._uncleanable = _of(logs, self._uncleanable)
+        self._failures = _of(logs, self._failures)
+        self._unreadable = _of(logs, self._unreadable)
         due = [found for log in logs if (found := self._due(log))]
-        due.sort(key=lambda found: found.dirty_ratio, reverse=True)
+        due.sort(key=lambda found: (self._failures.get(found.log, 0), -found.dirty_ratio))
         for found in due[:free]:
             self._begin(found, settings)
 
@@ -264,6 +271,7 @@ class LogCleaner:
             end.records_read,
         )
         self._warn_of_unreadable(log, end)
+        self._failures.pop(log, None)
         if log.failed or log.truncation_count != truncation_count:
             return
 
@@ -296,18 +304,21 @@ class LogCleaner:
         self._abort(cleaning)
         if not sound:
             return
-        if isinstance(error, CleaningFailed):
+        if isinstance(error, OSError) and error.errno not in NO_SPACE:
+            self._ports.on_failure(log, error)
+        elif isinstance(error, OSError | CleanerDied):
+            self._failures[log] = self._failures.get(log, 0) + 1
+            logger.warning("Cleaning %s failed: %s; retrying later", log.name, error)
+        else:
             self._uncleanable[log] = log.config
             logger.warning(
                 "Cleaning %s failed: %s; the partition is uncleanable until its configuration "
                 "changes or the broker restarts",
                 log.name,
                 error,
+                # Another error than this one is a fault of the cleaner.
+                exc_info=None if isinstance(error, CleaningFailed) else error,
             )
-        elif isinstance(error, OSError) and error.errno not in NO_SPACE:
-            self._ports.on_failure(log, error)
-        else:
-            logger.warning("Cleaning %s failed: %s; retrying later", log.name, error)
 
     def _abort(self, cleaning: _Cleaning) -> None:
         self._over(cleaning)
@@ -324,3 +335,8 @@ class LogCleaner:
     def _over(self, cleaning: _Cleaning) -> None:
         cleaning.over = True
         self._under_way.remove(cleaning)
+
+
+def _of(logs: Iterable[PartitionLog], known: Mapping[PartitionLog, T]) -> dict[PartitionLog, T]:
+    """Return what is known of logs that are still here."""
+    return {log: known[log] for log in logs if log in known}

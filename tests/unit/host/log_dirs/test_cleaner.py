@@ -8,7 +8,9 @@ import asyncio
 import os
 import pickle
 import subprocess
+import sys
 import threading
+import traceback
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,9 +18,10 @@ from typing import Any
 import pytest
 
 from ottla.host.log_dirs import cleaner
-from ottla.host.log_dirs.cleaner import COMMAND, CleanerDied, ProcessRunner, cleaner_settings
+from ottla.host.log_dirs.cleaner import COMMAND, ProcessRunner, cleaner_settings
 from ottla.log.cleaner.cleaner_job import (
     CleanedSegment,
+    CleanerDied,
     CleaningEnd,
     CleaningFailed,
     CleaningJob,
@@ -83,6 +86,30 @@ def test_failures_come_back_as_what_they_are(tmp_path: Path) -> None:
     assert isinstance(asyncio.run(results_of(missing))[0], FileNotFoundError)
     damaged = make_job(tmp_path, groups=((SegmentPlan(0, 10, 100),),))
     assert isinstance(asyncio.run(results_of(damaged))[0], CleaningFailed)
+    (fault,) = asyncio.run(results_of(make_job(tmp_path, map_load_factor=0.0)))
+    assert isinstance(fault, ZeroDivisionError)
+    assert "cleaner_rewrite.py" in "".join(traceback.format_exception(fault))
+
+
+NO_MEMORY = """
+from ottla.host.log_dirs import cleaner_process
+
+def clean(*given):
+    raise MemoryError
+
+cleaner_process.clean = clean
+cleaner_process.main()
+"""
+KILLED = "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"
+
+
+@pytest.mark.parametrize("code", [NO_MEMORY, KILLED], ids=["no memory", "killed"])
+def test_a_process_for_want_of_memory_may_succeed_another_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: str
+) -> None:
+    monkeypatch.setattr(cleaner, "COMMAND", (sys.executable, "-P", "-c", code))
+    (result,) = asyncio.run(results_of(make_job(tmp_path)))
+    assert isinstance(result, CleanerDied)
 
 
 def test_a_child_ends_when_its_broker_does(tmp_path: Path) -> None:

@@ -10,10 +10,12 @@ from dataclasses import replace
 import pytest
 
 from ottla.base.ids import Uuid
+from ottla.log.cleaner.cleaner_job import CleanerDied
 from ottla.log.cleaner.log_cleaner import CleanerSettings
 from ottla.log.dirs.checkpoints import read_offsets
 from ottla.log.epoch_cache import EpochEntry
 from ottla.log.indexes.time_index import NO_TIMESTAMP
+from ottla.log.partition_log import PartitionLog
 from ottla.log.remote_prefix import RemotePrefix
 from ottla.records.control import build_marker
 from tests.unit.log.cleaner_storage import COMPACT, DELETE_RETENTION_MS, Storage
@@ -260,6 +262,52 @@ def test_a_full_disk_is_tried_again_and_damage_is_not(storage: Storage) -> None:
     storage.cleaner.start_cleanings()
     assert len(storage.runner.jobs) == jobs + 1
     assert not storage.log.failed
+
+
+def with_another_log(storage: Storage) -> PartitionLog:
+    """Fill the storage's log, and another one that is less dirty."""
+    fill(storage)
+    other = storage.dirs.get_or_create("other", Uuid(bytes([7] * 16)), 0, COMPACT)
+    for value in (b"1", b"2"):
+        other.append_as_leader(batch([value], key=b"k"), leader_epoch=0, now_ms=1)
+        other.advance_high_watermark(other.log_end_offset)
+    storage.roll()
+    other.roll(1)
+    return other
+
+
+def test_a_cleaning_that_was_killed_is_repeated_after_all_others(
+    storage: Storage, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The kernel ends the process that takes the most memory: the dirtiest log's, each time."""
+    other = with_another_log(storage)
+    storage.runner.failures[storage.log.directory] = CleanerDied("killed")
+    storage.cleaner.start_cleanings()
+    assert (storage.log.clean_offset, other.clean_offset) == (0, 0)
+    storage.cleaner.start_cleanings()
+    assert (storage.log.clean_offset, other.clean_offset) == (0, 2)
+    assert "Cleaning t-0 failed: killed; retrying later" in caplog.text
+    storage.runner.failures.clear()
+    storage.cleaner.start_cleanings()
+    assert storage.log.clean_offset == 30
+
+
+def test_a_fault_of_the_cleaner_makes_a_log_uncleanable(
+    storage: Storage, caplog: pytest.LogCaptureFixture
+) -> None:
+    other = with_another_log(storage)
+    storage.runner.failures[storage.log.directory] = OverflowError("too large")
+    for _ in range(3):
+        storage.cleaner.start_cleanings()
+    assert len(storage.runner.jobs) == 2
+    assert (storage.log.clean_offset, other.clean_offset) == (0, 2)
+    assert not storage.log.failed
+    assert caplog.text.count("Cleaning t-0 failed: too large; the partition is uncleanable") == 1
+    assert "OverflowError: too large" in caplog.text
+    storage.runner.failures.clear()
+    storage.reconfigure(min_cleanable_ratio=0.1)
+    storage.cleaner.start_cleanings()
+    assert storage.log.clean_offset == 30
 
 
 def test_a_broken_disk_takes_the_directory_offline(storage: Storage) -> None:

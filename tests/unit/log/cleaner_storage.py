@@ -80,21 +80,21 @@ class Dice:
 class InlineRunner:
     """Runs a cleaning at once; with `hold`, one result at each `step`.
 
-    `failures`: what ends the cleanings of a directory, at once.
+    `results`: what the cleanings of a directory end with, at once.
     """
 
     def __init__(self, env: Environment) -> None:
         self._env = env
         self.hold = False
         self.jobs: list[CleaningJob] = []
-        self.failures: dict[str, Exception] = {}
+        self.results: dict[str, Result] = {}
         self.cancelled = 0
         self._waiting: list[tuple[Iterator[CleanedSegment | CleaningEnd], Callable[..., None]]] = []
 
     def run(self, job: CleaningJob, on_result: Callable[[Result], None]) -> Callable[[], None]:
         self.jobs.append(job)
-        if job.directory in self.failures:
-            on_result(self.failures[job.directory])
+        if job.directory in self.results:
+            on_result(self.results[job.directory])
             return self._cancel
         self._waiting.append((clean(self._env.disk, job), on_result))
         if not self.hold:

@@ -59,6 +59,7 @@ class Swap:
         truncation_count: int,
         ended: Ended,
     ) -> None:
+        assert log.local.swap is None
         self.is_replaced = False
         self.group = cleaned.group
         self._log = log
@@ -83,7 +84,6 @@ class Swap:
 
     def begin(self) -> None:
         """Start the first step."""
-        assert self._log.local.swap is None
         self._log.local.swap = self
         self._step(self._name_cleaned, self._named_cleaned)
 

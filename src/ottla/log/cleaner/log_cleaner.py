@@ -159,6 +159,8 @@ class LogCleaner:
             return None
         if self._uncleanable.get(log) is log.config:
             return None
+        if log.local.swap is not None:
+            return None  # Of an aborted cleaning: what a new one would read is being renamed.
         if log.recovery_point < log.segments.active.base_offset:
             # As after a crash: only durable segments may be cleaned, so flush them first.
             log.flush(include_active=False)
@@ -213,7 +215,17 @@ class LogCleaner:
             return
         if cleaning.swap is not None:
             cleaning.results.append(result)
-        elif isinstance(result, CleanedSegment):
+            return
+        try:
+            self._handle(cleaning, result)
+        except Exception as error:
+            # Our bug. The cleaning must not keep its thread because of it.
+            if not cleaning.over:
+                self._failed(cleaning, error)
+            raise
+
+    def _handle(self, cleaning: _Cleaning, result: Result) -> None:
+        if isinstance(result, CleanedSegment):
             self._begin_swap(cleaning, result)
         elif isinstance(result, CleaningEnd):
             self._finish(cleaning, result)
@@ -248,12 +260,14 @@ class LogCleaner:
         self, cleaning: _Cleaning, cleaned: CleanedSegment, outcome: bool | OSError
     ) -> None:
         cleaning.swap = None
-        if outcome is True:
+        if cleaning.over:
+            # Its log may be due again; not in this turn, in which a truncation may have ended it.
+            self._ports.timers.at(self._ports.clock.monotonic_ms(), self.start_cleanings)
+        elif outcome is True:
             cleaning.groups[cleaned.group] = ()
             while cleaning.results and cleaning.swap is None:
                 self._result(cleaning, cleaning.results.popleft())
-            return
-        if not cleaning.over:
+        else:
             self._abort(cleaning)
         if isinstance(outcome, OSError):
             self._ports.on_failure(cleaning.log, outcome)

@@ -235,6 +235,31 @@ def test_a_truncation_after_segments_expired_meanwhile(steps: int) -> None:
     assert not storage.dirs.offline_dirs
 
 
+@pytest.mark.parametrize("steps", REPLACED_STEPS)
+def test_the_log_is_cleaned_anew_once_the_swap_of_an_aborted_cleaning_is_over(steps: int) -> None:
+    """The next cleaning did not find the files that were being renamed, or its own swap met the
+    other one."""
+    swapping = Swapping()
+    storage, workers = swapping.storage, swapping.workers
+    newest = {key: (offset, value) for offset, key, value in storage.rows()}
+    swapping.run_until_replaced()
+    workers.run(steps)
+    storage.reconfigure(compacts=False, deletes=True)
+    storage.cleaner.start_cleanings()
+    storage.reconfigure(compacts=True)
+    while storage.log.local.swap is not None:
+        storage.cleaner.start_cleanings()
+        assert len(storage.runner.jobs) == 1
+        workers.run(1)
+    workers.holds = False
+    workers.run()
+    storage.env.pass_ms(1)
+    assert len(storage.runner.jobs) == 2
+    assert {key: (offset, value) for offset, key, value in storage.rows()} == newest
+    assert storage.log.clean_offset == storage.log.segments.active.base_offset
+    assert not storage.dirs.offline_dirs
+
+
 def test_files_are_not_copied_to_remote_storage_while_they_are_renamed() -> None:
     """The log's topic is not compacted any more, but the swap goes on."""
     swapping = Swapping()

@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 from ottla.base.ids import Uuid
-from ottla.log.cleaner.cleaner_job import CleanerDied
+from ottla.log.cleaner.cleaner_job import CleanedSegment, CleanerDied
 from ottla.log.cleaner.log_cleaner import CleanerSettings
 from ottla.log.dirs.checkpoints import read_offsets
 from ottla.log.epoch_cache import EpochEntry
@@ -281,13 +281,13 @@ def test_a_cleaning_that_was_killed_is_repeated_after_all_others(
 ) -> None:
     """The kernel ends the process that takes the most memory: the dirtiest log's, each time."""
     other = with_another_log(storage)
-    storage.runner.failures[storage.log.directory] = CleanerDied("killed")
+    storage.runner.results[storage.log.directory] = CleanerDied("killed")
     storage.cleaner.start_cleanings()
     assert (storage.log.clean_offset, other.clean_offset) == (0, 0)
     storage.cleaner.start_cleanings()
     assert (storage.log.clean_offset, other.clean_offset) == (0, 2)
     assert "Cleaning t-0 failed: killed; retrying later" in caplog.text
-    storage.runner.failures.clear()
+    storage.runner.results.clear()
     storage.cleaner.start_cleanings()
     assert storage.log.clean_offset == 30
 
@@ -296,7 +296,7 @@ def test_a_fault_of_the_cleaner_makes_a_log_uncleanable(
     storage: Storage, caplog: pytest.LogCaptureFixture
 ) -> None:
     other = with_another_log(storage)
-    storage.runner.failures[storage.log.directory] = OverflowError("too large")
+    storage.runner.results[storage.log.directory] = OverflowError("too large")
     for _ in range(3):
         storage.cleaner.start_cleanings()
     assert len(storage.runner.jobs) == 2
@@ -304,10 +304,19 @@ def test_a_fault_of_the_cleaner_makes_a_log_uncleanable(
     assert not storage.log.failed
     assert caplog.text.count("Cleaning t-0 failed: too large; the partition is uncleanable") == 1
     assert "OverflowError: too large" in caplog.text
-    storage.runner.failures.clear()
+    storage.runner.results.clear()
     storage.reconfigure(min_cleanable_ratio=0.1)
     storage.cleaner.start_cleanings()
     assert storage.log.clean_offset == 30
+
+
+def test_a_bug_on_the_loop_keeps_no_thread(storage: Storage) -> None:
+    other = with_another_log(storage)
+    storage.runner.results[storage.log.directory] = CleanedSegment(7, 0, 0, 0, 0, ())
+    with pytest.raises(IndexError):
+        storage.cleaner.start_cleanings()
+    storage.cleaner.start_cleanings()
+    assert (storage.log.clean_offset, other.clean_offset) == (0, 2)
 
 
 def test_a_broken_disk_takes_the_directory_offline(storage: Storage) -> None:

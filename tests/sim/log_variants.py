@@ -279,7 +279,7 @@ def expires_segments_by_their_first_record() -> Iterator[None]:
     def oldest(self: LocalLog, segment: Segment) -> int:
         return segment.first_batch_ms()
 
-    with replaced(LocalLog, "_newest_ms", oldest):
+    with replaced(LocalLog, "newest_ms", oldest):
         yield
 
 

@@ -326,7 +326,7 @@ class LocalLog:
             end = self.segments.end_of(index, self.log_end_offset)
             newest = 0
             if needs_time and end <= high_watermark:
-                newest = self._newest_ms(segment)
+                newest = self.newest_ms(segment)
                 if config.remote_storage and newest > now_ms:
                     # It would never leave the local disk (KAFKA-20609).
                     newest = self._ports.disk.modified_ms(segment.current_path(names.LOG))
@@ -335,7 +335,8 @@ class LocalLog:
             )
         return facts
 
-    def _newest_ms(self, segment: Segment) -> int:
+    def newest_ms(self, segment: Segment) -> int:
+        """Return when a segment's newest record was written, for time limits. Raises: OSError."""
         timestamp = segment.max_timestamp.timestamp
         if timestamp >= 0:
             return timestamp

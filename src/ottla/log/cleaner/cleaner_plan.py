@@ -2,7 +2,8 @@
 
 The cleanable part of a log ends before the first of: the active segment; the high watermark; the
 last stable offset; the recovery point, or a crash could lose the newer value after the older one
-was removed; a segment with a record younger than `min.compaction.lag.ms`.
+was removed; a segment with a record younger than `min.compaction.lag.ms`, or, where no record has a
+timestamp, with a file that is younger.
 
 A log that has a remote prefix is not whole: its replica has yet to copy records from its leader
 (`earlier_segments`), and a tombstone of a key in them must not be gone by then.
@@ -59,7 +60,7 @@ def find_cleanable(log: PartitionLog, now_ms: int) -> Cleanable | None:
         if segment.is_active or end > bound:
             break
         if end > first_dirty:
-            if _is_too_young(segment, log.config, now_ms):
+            if _is_too_young(log, segment, now_ms):
                 break
             dirty_bytes += segment.size
         else:
@@ -78,9 +79,9 @@ def find_cleanable(log: PartitionLog, now_ms: int) -> Cleanable | None:
     )
 
 
-def _is_too_young(segment: Segment, config: LogConfig, now_ms: int) -> bool:
-    lag_ms = config.min_compaction_lag_ms
-    return lag_ms > 0 and segment.max_timestamp.timestamp > now_ms - lag_ms
+def _is_too_young(log: PartitionLog, segment: Segment, now_ms: int) -> bool:
+    lag_ms = log.config.min_compaction_lag_ms
+    return lag_ms > 0 and log.local.newest_ms(segment) > now_ms - lag_ms
 
 
 def _is_overdue(

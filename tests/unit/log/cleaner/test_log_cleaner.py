@@ -63,9 +63,11 @@ def test_nothing_above_the_last_stable_offset_is_cleaned(storage: Storage) -> No
     assert [offset for offset, _, _ in storage.rows()][-31:] == list(range(6, 37))
 
 
-def test_min_compaction_lag_keeps_what_is_young() -> None:
+@pytest.mark.parametrize("timestamp", [1_000_000, NO_TIMESTAMP])
+def test_min_compaction_lag_keeps_what_is_young(timestamp: int) -> None:
+    """A record without a timestamp is as old as its segment's file."""
     storage = Storage(replace(COMPACT, min_compaction_lag_ms=1_000))
-    fill(storage)
+    fill(storage, timestamp=timestamp)
     storage.clean()
     assert len(storage.rows()) == 30
     storage.env.pass_ms(1_000)

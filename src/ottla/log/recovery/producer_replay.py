@@ -47,6 +47,24 @@ def prune_snapshots(disk: Disk, directory: str, end: int) -> list[int]:
     return kept
 
 
+def remove_stray_snapshots(
+    disk: Disk, directory: str, segments: Sequence[Extent], end: int
+) -> list[int]:
+    """Remove the snapshots above the log's end, and those within segments but for the latest one;
+    return the others.
+
+    A clean shutdown leaves one within the active segment, and compaction deletes no segment by
+    which it would go. Truncations and copies to remote storage read those where segments begin.
+    Source: ProducerStateManager.removeStraySnapshots.
+    """
+    found = prune_snapshots(disk, directory, end)
+    wanted = {segment.base_offset for segment in segments} | set(found[-1:])
+    for offset in found:
+        if offset not in wanted:
+            disk.remove(f"{directory}/{names.segment_name(offset, names.SNAPSHOT)}")
+    return [offset for offset in found if offset in wanted]
+
+
 def write_snapshot(disk: Disk, directory: str, offset: int, producers: ProducerState) -> str:
     """Write the snapshot of `offset` without a sync; return its path. Raises: OSError."""
     path = f"{directory}/{names.segment_name(offset, names.SNAPSHOT)}"

@@ -19,7 +19,7 @@ from ottla.log.partition_log import PartitionLog
 from ottla.log.remote_prefix import RemotePrefix
 from ottla.records.control import build_marker
 from tests.unit.log.cleaner_storage import COMPACT, DELETE_RETENTION_MS, Storage
-from tests.unit.log.support import batch, max_timestamp_offset, offset_for_timestamp
+from tests.unit.log.support import batch, max_timestamp_offset, offset_for_timestamp, produced
 
 CHECKPOINT = "/d1/cleaner-offset-checkpoint"
 
@@ -437,6 +437,21 @@ def test_small_segments_become_one(storage: Storage) -> None:
     assert len(storage.log.segments) < 6
     assert [row[0] for row in storage.rows()] == list(range(12))
     assert len([name for name in storage.names() if name.endswith(".snapshot")]) <= 6
+
+
+def test_snapshots_of_clean_shutdowns_do_not_stay(storage: Storage) -> None:
+    """Compaction removes none: the segment that they are in is never deleted."""
+    for number in range(5):
+        storage.append(produced(7, 0, number))
+        storage.stop()
+        storage.start()
+    storage.clean()
+    storage.stop()
+    storage.start()
+    found = [int(name[:20]) for name in storage.names() if name.endswith(".snapshot")]
+    assert found == [each.base_offset for each in storage.log.segments][1:]
+    storage.log.truncate_to(5)
+    assert [each.last_sequence for each in storage.log.producer_states()] == [4]
 
 
 def test_an_emptied_segment_is_as_old_as_its_records_were() -> None:

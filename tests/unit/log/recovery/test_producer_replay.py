@@ -12,6 +12,7 @@ from ottla.log.recovery.producer_replay import (
     list_snapshots,
     prune_snapshots,
     rebuild_producers,
+    remove_stray_snapshots,
     replay_batch,
     store_producers_before,
     write_snapshot,
@@ -128,6 +129,15 @@ def test_snapshots_beyond_the_end_are_pruned() -> None:
     disk, _ = prepared()
     assert prune_snapshots(disk, "/d", 5) == [2, 5]
     assert list_snapshots(disk, "/d") == [2, 5]
+
+
+@pytest.mark.parametrize(
+    ("end", "left"), [(10, [5, 8]), (7, [5]), (4, [2]), (1, [])], ids=lambda value: str(value)
+)
+def test_of_the_snapshots_within_segments_the_latest_is_left(end: int, left: list[int]) -> None:
+    disk, extents = prepared()
+    assert remove_stray_snapshots(disk, "/d", extents, end) == left
+    assert list_snapshots(disk, "/d") == left
 
 
 def test_damaged_batches_end_the_replay() -> None:

@@ -4,6 +4,9 @@
 start, in memory: readers see nothing below it any more. The files are deleted once the start is
 durable, in a checkpoint or as a metadata snapshot (`expired_segments`).
 
+What a cleaning reads is deleted after it, as in Kafka: otherwise a log whose segments expire faster
+than it is cleaned would never be cleaned.
+
 A replica whose leader has given up remote storage moves its local log start back instead: see
 `earlier_segments`.
 
@@ -47,10 +50,20 @@ class LogRetention:
     """See the module.
 
     Fields: `prepends`: segments below the local log start are to stay, or it has moved back to them
-            and is not checkpointed yet.
+            and is not checkpointed yet; `cleaned_from`: the base offset of the first segment that
+            the cleaning in progress reads, None = there is no cleaning.
     """
 
-    __slots__ = ("_disk", "_epochs", "_flusher", "_local", "_offsets", "_producers", "prepends")
+    __slots__ = (
+        "_disk",
+        "_epochs",
+        "_flusher",
+        "_local",
+        "_offsets",
+        "_producers",
+        "cleaned_from",
+        "prepends",
+    )
 
     def __init__(
         self,
@@ -69,6 +82,7 @@ class LogRetention:
         self._producers = producers
         self._flusher = flusher
         self.prepends = False
+        self.cleaned_from: int | None = None
 
     # --- the log start -------------------------------------------------------------------
 
@@ -174,6 +188,8 @@ class LogRetention:
 
     def _count_below(self, offset: int) -> int:
         """Return how many segments to delete are wholly below an offset."""
+        if self.cleaned_from is not None:
+            offset = min(offset, self.cleaned_from)
         return 0 if self.prepends else self._local.count_below(offset)
 
     # --- the local log start, backward ---------------------------------------------------

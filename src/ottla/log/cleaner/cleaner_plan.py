@@ -30,8 +30,8 @@ from ottla.records.batch import HEADER_SIZE
 class Cleanable(NamedTuple):
     """The cleanable part of `log`.
 
-    Fields: `segments`: with their plans, from the log's first on; `dirty_ratio`: of bytes;
-            `is_overdue`: a dirty record is older than `max.compaction.lag.ms`.
+    Fields: `segments`: with their plans, from the first that has not expired on; `dirty_ratio`: of
+            bytes; `is_overdue`: a dirty record is older than `max.compaction.lag.ms`.
     """
 
     log: PartitionLog
@@ -59,6 +59,8 @@ def find_cleanable(log: PartitionLog, now_ms: int) -> Cleanable | None:
         end = log.segments.end_of(index, log.log_end_offset)
         if segment.is_active or end > bound:
             break
+        if end <= log.local_log_start_offset:
+            continue  # It is about to be deleted.
         if end > first_dirty:
             if _is_too_young(log, segment, now_ms):
                 break

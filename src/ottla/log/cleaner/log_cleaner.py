@@ -198,6 +198,7 @@ class LogCleaner:
         )
         cleaning = _Cleaning(log, job, [tuple(next(segments) for _ in each) for each in groups])
         self._under_way.append(cleaning)
+        log.retention.cleaned_from = found.plans[0].base_offset
         cancel = self._runner.run(job, lambda result: self._result(cleaning, result))
         if not cleaning.over:
             cleaning.cancel = cancel
@@ -349,6 +350,7 @@ class LogCleaner:
     def _over(self, cleaning: _Cleaning) -> None:
         cleaning.over = True
         self._under_way.remove(cleaning)
+        cleaning.log.retention.cleaned_from = None
 
 
 def _of(logs: Iterable[PartitionLog], known: Mapping[PartitionLog, T]) -> dict[PartitionLog, T]:

@@ -198,10 +198,12 @@ def test_records_without_timestamps_age_with_their_file_between_the_steps(steps:
 
 
 def expired_within_a_swap(steps: int) -> Swapping:
-    """Return one whose new segment has expired so many steps after it took its place."""
+    """Return one whose new segment has expired so many steps after it took its place, which only
+    that of an aborted cleaning does."""
     swapping = Swapping()
     storage = swapping.storage
     swapping.run_until_replaced()
+    storage.cleaner.stop()
     swapping.workers.run(steps)
     storage.log.delete_records(20)
     storage.log.delete_expired_segments(20)

@@ -231,6 +231,29 @@ def test_what_happens_meanwhile_ends_the_cleaning(storage: Storage, what: str) -
     assert not [name for name in storage.disk.listdir(log.directory) if name.endswith(".tmp")]
 
 
+def test_segments_that_expire_meanwhile_are_deleted_after_the_cleaning() -> None:
+    """Else a log whose segments expire faster than it is cleaned would never be cleaned."""
+    storage = Storage(replace(COMPACT, deletes=True))
+    log = storage.log
+    fill(storage, 60, keys=60)
+    log.delete_records(20)
+    storage.runner.hold = True
+    storage.clean()
+    (job,) = storage.runner.jobs
+    first = job.groups[0][0].base_offset
+    assert 0 < first <= 20
+    assert log.delete_expired_segments(20) > 0  # Those that had expired before are not read.
+    assert log.segments.first.base_offset == first
+    storage.runner.step()
+    log.delete_records(40)
+    assert log.delete_expired_segments(40) == 0
+    storage.cleaner.start_cleanings()
+    while storage.runner.busy:
+        storage.runner.step()
+    assert (storage.runner.cancelled, log.clean_offset) == (0, 60)
+    assert log.delete_expired_segments(40) > 0
+
+
 def test_a_deletion_aborts_the_cleaning_before_another_log_takes_the_name(storage: Storage) -> None:
     """Its temporary files were written into the directory of the topic that took the name."""
     fill(storage, 60, keys=60)

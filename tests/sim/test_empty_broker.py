@@ -1,9 +1,10 @@
-"""A leader comes back with empty disks while its previous session lives: no record is lost.
+"""Brokers come back with empty disks: no record is lost.
 
 Method: a simulated cluster over ZooKeeper, one partition that lies on three brokers, records that
-are acknowledged by all of them. Requests of a controller to the previous incarnation reach the new
-one, which must reject them: it would lead with an empty log, and its followers would truncate
-theirs.
+are acknowledged by all of them. A leader comes back while its previous session lives: requests of a
+controller to the previous incarnation reach the new one, which must reject them. It would lead with
+an empty log, and its followers would truncate theirs. Or all three fail in one moment: once the
+first of them leads again, the others are not in sync with it.
 """
 
 from collections.abc import Callable
@@ -15,6 +16,7 @@ from ottla.metadata.topics import PartitionImage
 from ottla.metadata.znodes import paths
 from ottla.records.builder import encode_batch
 from ottla.testing.sim import Sim
+from ottla.testing.sim.node import SimNode
 from ottla.testing.sim.watch.deletion_steps import controller_of
 from ottla.wire.messages import alter_partition_reassignments as reassign_wire
 from ottla.wire.messages import create_topics as create_wire
@@ -27,8 +29,11 @@ RECORDS = 30
 class Cluster:
     """Four brokers; `leader` leads the partition, `controller` has no replica of it."""
 
-    def __init__(self, seed: int) -> None:
-        config = {"zookeeper.session.timeout.ms": str(SESSION_MS), "min.insync.replicas": "2"}
+    def __init__(self, seed: int, min_isr: int = 2) -> None:
+        config = {
+            "zookeeper.session.timeout.ms": str(SESSION_MS),
+            "min.insync.replicas": str(min_isr),
+        }
         self.sim = sim = Sim(seed, brokers=4, zookeeper=True, config=config)
         self.port = sim.client_port("somebody")
         self.nodes = sim.nodes
@@ -76,19 +81,34 @@ class Cluster:
         [answer] = topic_answer.partition_responses
         assert answer.error_code == 0
 
-    def registered(self) -> int:
-        """Return the epoch of the leader's registration; -1 where there is none."""
+    def registered(self, node: SimNode | None = None) -> int:
+        """Return the epoch of a broker's registration, the leader's; -1 where there is none."""
         assert self.sim.zookeeper is not None
-        node = self.sim.zookeeper.model.tree.nodes.get(paths.broker(self.leader.id))
-        return -1 if node is None else node.czxid
+        found = self.sim.zookeeper.model.tree.nodes.get(paths.broker((node or self.leader).id))
+        return -1 if found is None else found.czxid
 
     def come_back_empty(self) -> None:
         self.leader.crash(lose_unflushed=False)
-        for path in self.leader.config.log_dirs:
-            self.leader.disk.rmtree(path)
-            self.leader.disk.mkdir(path)
+        wipe(self.leader)
         self.sim.run(200)
         self.leader.restart()
+
+    def fail_in_one_moment(self, *nodes: SimNode) -> None:
+        """End processes and their sessions."""
+        assert self.sim.zookeeper is not None
+        model = self.sim.zookeeper.model
+        for node in nodes:
+            node.crash(lose_unflushed=False)
+        for node in nodes:
+            model.expire(model.tree.nodes[paths.broker(node.id)].ephemeral_owner)
+        gone = {node.id for node in nodes}
+        self.until(lambda: gone.isdisjoint(self.sim.image.broker_ids()))
+
+    def lead_again(self, node: SimNode) -> None:
+        """Start a broker, and wait until it leads the partition."""
+        node.restart()
+        self.until(lambda: self.partition().leader == node.id)
+        self.leader = node
 
     def end_offsets(self) -> dict[int, int]:
         ends = {}
@@ -107,6 +127,12 @@ class Cluster:
         assert set(self.partition().isr) >= set(self.replicas)
         assert self.end_offsets() == dict.fromkeys(self.replicas, RECORDS)
         assert self.sim.problems == []
+
+
+def wipe(node: SimNode) -> None:
+    for path in node.config.log_dirs:
+        node.disk.rmtree(path)
+        node.disk.mkdir(path)
 
 
 @pytest.mark.parametrize("seed", [1, 2, 4])
@@ -144,3 +170,33 @@ def test_the_controller_sends_a_change_to_the_previous_incarnation(seed: int) ->
     assert cluster.ask(cluster.controller.id, request, 0).error_code == 0
     cluster.sim.run(10_000)
     cluster.check()
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_a_replica_that_failed_with_the_leader_and_is_back_empty_does_not_succeed_it(
+    seed: int,
+) -> None:
+    """The leader dies before the other one has copied anything."""
+    cluster = Cluster(seed)
+    first, empty, second = map(cluster.nodes.__getitem__, cluster.replicas)
+    cluster.fail_in_one_moment(first, empty, second)
+    wipe(empty)
+    cluster.lead_again(second)
+    second.pause()
+    empty.restart()
+    cluster.until(lambda: cluster.registered(empty) != -1)
+    cluster.fail_in_one_moment(second)
+    cluster.sim.run(5_000)
+    first.restart()
+    second.restart()
+    cluster.check()
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_acks_of_the_first_that_is_back_wait_for_none_that_failed_with_it(seed: int) -> None:
+    cluster = Cluster(seed, min_isr=1)
+    first, *others = map(cluster.nodes.__getitem__, cluster.replicas)
+    cluster.fail_in_one_moment(first, *others)
+    cluster.lead_again(others[-1])
+    cluster.sim.run(500)
+    cluster.produce(b"one more")

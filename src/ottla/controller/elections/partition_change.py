@@ -7,7 +7,9 @@ or a reassignment begins; write only what changed.
 
 Leaders. The present one stays if it can, else the first in the order of replicas that is in the
 ISR and active; only where the ISR is empty, one of the ELR; only where both are, the last known
-leader, whose log is then the best one left. An unclean election takes any active replica.
+leader, whose log is then the best one left. An unclean election takes any active replica. Whoever
+is elected where nobody led is the whole ISR: each other member was away, too, and may be still, or
+may be back without what it had. It joins again once it has caught up.
 
 ELR (KIP-966): replicas that left the ISR while it was below min.insync.replicas, so that nothing
 can have been committed since without them. They lead safely, unless a broker returned without
@@ -17,7 +19,8 @@ it surely has every acknowledged record.
 
 Differences from Kafka 4.0, all on the safe side: a replica that is no longer assigned is not
 eligible; no replica stays eligible beside a leader that commits alone; the last known leader must
-be an assigned and acceptable one (KAFKA-19522).
+be an assigned and acceptable one (KAFKA-19522). Of members that fail together Kafka's ZooKeeper
+controller keeps one in the ISR; here all stay without leading, and any of them may be elected.
 Source: PartitionChangeBuilder, PartitionReassignmentReplicas, ReplicationControlManager, 4.0;
 KafkaController.onPartitionReassignment, 3.9 (the epoch that begins with a reassignment).
 """
@@ -220,8 +223,9 @@ def _with_leader(
             leader = safe[0]
         else:
             leader = goal.leader if goal.leader in safe else safe[0]
-        if leader in goal.isr:
+        if leader in goal.isr and goal.leader != NO_LEADER:
             return replace(goal, leader=leader), False
+        # Nobody led, or it was not in sync: it is the ISR now.
         left = tuple(each for each in goal.elr if each != leader)
         if _is_large_enough((leader,), goal, context):
             left = ()

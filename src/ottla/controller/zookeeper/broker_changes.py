@@ -5,6 +5,7 @@ set of broker ids does not change (KAFKA-7235).
 
 All failures are applied before any election for new or restarted brokers: of two brokers that
 failed together neither is in sync with the other's restarted process, but each keeps what it had.
+The first of them that is back leads alone.
 Source: KafkaController.{processBrokerChange, onBrokerStartup, onBrokerFailure,
 onBrokerUpdate}, Kafka 3.9; KIP-380. In KRaft, `brokers` decides.
 """

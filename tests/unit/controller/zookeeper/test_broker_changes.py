@@ -11,7 +11,9 @@ import pytest
 
 from ottla.base.ids import NO_LEADER
 from ottla.controller.elections.elections import elect_after_failover, elect_uncleanly
+from ottla.controller.elections.leader_rebalance import Elected, balance, elect_leaders
 from ottla.controller.elections.new_partitions import bring_online
+from ottla.controller.elections.partition_change import Election
 from ottla.controller.zookeeper.broker_changes import (
     BrokerChange,
     difference,
@@ -138,7 +140,25 @@ def test_all_that_die_together_stay_in_sync_and_whoever_comes_first_leads() -> N
     image = now_there(cluster_image([1, 2, 3], topic("t", led([1, 2, 3]))))
     assert state(of(image)) == (NO_LEADER, (1, 2, 3), 4)
     image = now_there(image, a_broker(3, epoch=500))
-    assert of(image).leader == 3
+    assert state(of(image)) == (3, (3,), 5)
+    # Another one may be back without its records.
+    image = now_there(image, a_broker(1, epoch=600), 3)
+    assert state(of(image)) == (3, (3,), 5)
+    image = now_there(image, 1)
+    assert state(of(image)) == (NO_LEADER, (3,), 6)
+
+
+@pytest.mark.parametrize("election", [Election.PREFERRED, Election.UNCLEAN])
+def test_a_leader_elected_on_request_where_nobody_led_is_the_isr_too(election: Election) -> None:
+    image = cluster_image([2, 3], topic("t", led([1, 2, 3], [1, 2, 3], NO_LEADER)))
+    decided = elect_leaders(image, [("t", 0)], election_type=election.value, context=context())
+    assert decided.reply == (Elected("t", 0),)
+    assert state(of(after(image, decided.step))) == (2, (2,), 4)
+
+
+def test_the_automatic_rebalance_elects_no_more_than_the_leader_either() -> None:
+    image = cluster_image([1, 3], topic("t", led([1, 2, 3], [1, 2, 3], NO_LEADER)))
+    assert state(of(after(image, balance(image, CONFIG).step))) == (1, (1,), 4)
 
 
 def test_the_dead_do_not_succeed_one_another() -> None:
@@ -151,7 +171,7 @@ def test_two_that_bounce_together_do_not_succeed_one_another() -> None:
     image = now_there(image, a_broker(1, epoch=500), a_broker(2, epoch=501), 3)
     assert state(of(image)) == (3, (3,), 4)
     # Where nobody else is in sync the first of them leads again, in an epoch of its own.
-    assert state(of(image, "t", 1)) == (1, (1, 2), 5)
+    assert state(of(image, "t", 1)) == (1, (1,), 5)
 
 
 def test_a_broker_that_comes_takes_over_from_one_that_dies_at_the_same_time() -> None:
@@ -263,7 +283,7 @@ def test_brokers_that_started_while_there_was_no_controller_have_failed_first() 
         (2, (2,), 4),
         (2, (2,), 3),
         (1, (1,), 5),  # There is no other: it leads again, in another epoch.
-        (1, (1, 3), 5),  # The other one is gone: neither succeeds the other.
-        (1, (1, 2), 5),
+        (1, (1,), 5),  # The other one is gone: neither succeeds the other.
+        (1, (1,), 5),
     ]
     assert process_missed_restarts(image, CONFIG, {}).records == ()

@@ -22,11 +22,12 @@ from typing import Protocol
 
 from ottla.base.pending import Pending, completed
 from ottla.base.ports import Clock
-from ottla.base.zookeeper import Delete, Event, Session, ZkCode, ZkError, ZnodeData
+from ottla.base.zookeeper import Delete, Session, ZkCode, ZkError, ZnodeData
 from ottla.host.steps import Steps, drive
+from ottla.host.zookeeper.persistent import NumberedChild, numbered_children
 from ottla.host.zookeeper.start_reading import topic_resource
 from ottla.host.zookeeper.store.store_gathering import Wanted, read_once
-from ottla.host.zookeeper.store.store_reading import read_each, reading
+from ottla.host.zookeeper.store.store_reading import Watched, read_each, reading
 from ottla.metadata.configs import Resource, config_records
 from ottla.metadata.image import ClusterImage
 from ottla.metadata.records import ConfigRecord
@@ -61,7 +62,7 @@ class ConfigFollower:
         self._target = target
         self._clock = clock
         self._session: Session | None = None
-        self._seen: dict[str, int] = {}
+        self._seen: dict[NumberedChild, int] = {}
         """The processed notifications, with their creation times (epoch milliseconds)."""
         self._readings = 0
         self._superseded: dict[int, set[Resource]] = {}
@@ -77,7 +78,8 @@ class ConfigFollower:
         self._session = session
         self._seen = {}
         self._is_busy = False
-        self._run(session, self._read_all(session))
+        watched = Watched(session, lambda _event: self._read_changes_soon(watched))
+        self._run(watched, self._read_all(watched))
 
     def close(self) -> None:
         """Stop."""
@@ -104,29 +106,30 @@ class ConfigFollower:
 
     # -- steps ---------------------------------------------------------------------------------
 
-    def _run(self, session: Session, steps: Steps[None]) -> None:
+    def _run(self, watched: Watched, steps: Steps[None]) -> None:
         """Run steps, one after another; a change meanwhile is processed afterwards."""
 
         def ended(result: Exception | None) -> None:
             _log_failure(result)
-            if session is not self._session:
+            if watched.session is not self._session:
                 return
             self._is_busy = False
             if self._is_wanted:
-                self._read_changes_soon(session)
+                self._read_changes_soon(watched)
 
         self._is_busy, self._is_wanted = True, False
         drive(steps, ended)
 
-    def _read_changes_soon(self, session: Session) -> None:
+    def _read_changes_soon(self, watched: Watched) -> None:
         if self._is_busy:
             self._is_wanted = True
-        elif session is self._session:
-            self._run(session, self._read_changes(session))
+        elif watched.session is self._session:
+            self._run(watched, self._read_changes(watched))
 
-    def _read_all(self, session: Session) -> Steps[None]:
-        names = yield from self._notifications(session)
-        self._seen = dict.fromkeys(names, self._clock.now_ms())
+    def _read_all(self, watched: Watched) -> Steps[None]:
+        session = watched.session
+        listed = yield from numbered_children(watched, paths.CONFIG_CHANGES)
+        self._seen = dict.fromkeys(listed, self._clock.now_ms())
         # Configs learned meanwhile may not have been listed: they must not be taken as deleted.
         known = set(self._target.image.configs.resources())
         with self._reading() as number:
@@ -134,29 +137,22 @@ class ConfigFollower:
             read = {resource: found.get(resource) for resource in {*known, *found}}
             self._take(session, number, read)
 
-    def _read_changes(self, session: Session) -> Steps[None]:
-        names = yield from self._notifications(session)
-        new = [name for name in names if name not in self._seen]
-        self._seen = {name: self._seen[name] for name in names if name in self._seen}
-        notifications = yield from reading(
-            read_each(new, lambda name: session.get(f"{paths.CONFIG_CHANGES}/{name}"))
-        )
+    def _read_changes(self, watched: Watched) -> Steps[None]:
+        session = watched.session
+        listed = yield from numbered_children(watched, paths.CONFIG_CHANGES)
+        new = [each for each in listed if each not in self._seen]
+        self._seen = {each: self._seen[each] for each in listed if each in self._seen}
+        notifications = yield from reading(read_each(new, lambda each: session.get(_path_of(each))))
         yield from self._read(session, self._resources(notifications))
-        self._seen |= {name: got.stat.created_ms for name, got in notifications.items()}
+        self._seen |= {each: got.stat.created_ms for each, got in notifications.items()}
         self._purge(session)
 
-    def _notifications(self, session: Session) -> Steps[tuple[str, ...]]:
-        def changed(_event: Event) -> None:
-            self._read_changes_soon(session)
-
-        return (yield from reading(session.children(paths.CONFIG_CHANGES, changed)))
-
-    def _resources(self, notifications: dict[str, ZnodeData]) -> list[Resource]:
+    def _resources(self, notifications: dict[NumberedChild, ZnodeData]) -> list[Resource]:
         """Return the resources of notifications, each once; invalid ones are logged."""
         found: dict[Resource, None] = {}
-        for name, got in notifications.items():
+        for each, got in notifications.items():
             try:
-                entity = decode_config_change(f"{paths.CONFIG_CHANGES}/{name}", got.data)
+                entity = decode_config_change(_path_of(each), got.data)
             except ZnodeError as error:
                 log.error("ignoring an invalid config change notification: %s", error)
                 continue
@@ -204,9 +200,13 @@ class ConfigFollower:
 
     def _purge(self, session: Session) -> None:
         before_ms = self._clock.now_ms() - KEPT_MS
-        for name in [name for name, made_ms in self._seen.items() if made_ms < before_ms]:
+        for each in [each for each, made_ms in self._seen.items() if made_ms < before_ms]:
             # Another broker may have deleted it already.
-            session.multi((Delete(f"{paths.CONFIG_CHANGES}/{name}"),))
+            session.multi((Delete(_path_of(each)),))
+
+
+def _path_of(notification: NumberedChild) -> str:
+    return f"{paths.CONFIG_CHANGES}/{notification.name}"
 
 
 def _log_failure(result: object) -> None:

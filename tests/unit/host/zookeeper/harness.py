@@ -126,6 +126,11 @@ class ZooKeeperHarness:
             self.delete(f"{path}/{name}")
         self.write(Delete(path))
 
+    def replace_parent(self, path: str) -> tuple[Operation, ...]:
+        """Return the writes that delete a node with its children, and create it again."""
+        children = [Delete(f"{path}/{name}") for name in self.names(path)]
+        return (*children, Delete(path), Create(path))
+
     def data(self, path: str) -> bytes | None:
         """Return what a node holds; None where there is none."""
         node = self.model.tree.nodes.get(path)

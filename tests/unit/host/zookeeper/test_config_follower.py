@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import cast
 
 from ottla.base.pending import Pending
-from ottla.base.zookeeper import Create, Session, ZkError, ZnodeData
+from ottla.base.zookeeper import Create, Session, Watcher, ZkError, ZnodeData
 from ottla.host.zookeeper.config_follower import KEPT_MS, ConfigFollower
 from ottla.metadata.configs import Resource
 from ottla.metadata.delta import replay
@@ -171,6 +171,22 @@ def test_without_a_session_no_topic_config_is_read() -> None:
     assert made.follower.read_configs(["t"]).done
 
 
+def test_changes_are_followed_after_their_parent_was_removed() -> None:
+    """The numbers of notifications begin again at 0."""
+    made = Followed().start()
+    made.put(T, retention_ms="1")
+    assert made.values() == {"retention.ms": "1"}
+    made.sim.delete(paths.CONFIG_CHANGES)
+    made.sim.settle()
+    made.put(T, retention_ms="2")
+    assert made.values() == {"retention.ms": "2"}
+    # It is gone and there again between two readings.
+    made.put(T, notify=False, retention_ms="3")
+    again = made.sim.replace_parent(paths.CONFIG_CHANGES)
+    made.sim.write(*again, Create(paths.CONFIG_CHANGE, encode_config_change(T), sequential=True))
+    assert made.values() == {"retention.ms": "3"}
+
+
 def test_old_notifications_are_deleted_by_a_broker_that_sees_them() -> None:
     made = Followed().start()
     made.put(T, retention_ms="1")
@@ -220,6 +236,47 @@ def slow(made: Followed, path: str, *, is_sent: bool = False) -> Slow:
     given = Slow(session, path, is_sent=is_sent)
     made.follower.session_started(cast(Session, given))
     return given
+
+
+class SlowToList:
+    """A session that holds back a listing, where that is asked for, until the test says so."""
+
+    def __init__(self, session: Session) -> None:
+        self.holds = False
+        self.send: Callable[[], None] | None = None
+        self.get, self.exists, self.multi = session.get, session.exists, session.multi
+        self._session = session
+
+    def children(
+        self, path: str, watch: Watcher | None = None
+    ) -> Pending[tuple[str, ...] | ZkError]:
+        if not self.holds:
+            return self._session.children(path, watch)
+        held: Pending[tuple[str, ...] | ZkError] = Pending()
+
+        def complete(answer: tuple[str, ...] | ZkError) -> None:
+            held.complete(answer)
+
+        self.holds, self.send = False, lambda: self._session.children(path, watch).then(complete)
+        return held
+
+
+def test_changes_are_followed_whose_parent_is_replaced_during_a_reading() -> None:
+    """The name that is listed then was seen before, below the former parent."""
+    made = Followed().start()
+    made.put(T, retention_ms="1")
+    session = SlowToList(made.client.session())
+    made.follower.session_started(cast(Session, session))
+    assert made.values() == {"retention.ms": "1"}
+    session.holds = True
+    made.notify(encode_config_change(ONE))
+    made.sim.until(lambda: session.send is not None)
+    made.put(T, notify=False, retention_ms="2")
+    again = made.sim.replace_parent(paths.CONFIG_CHANGES)
+    made.sim.write(*again, Create(paths.CONFIG_CHANGE, encode_config_change(T), sequential=True))
+    assert session.send is not None
+    session.send()
+    assert made.values() == {"retention.ms": "2"}
 
 
 def test_a_topic_config_read_during_a_full_read_is_kept() -> None:

@@ -10,13 +10,14 @@ from typing import Any
 import pytest
 
 from ottla.base.errors import Error
-from ottla.base.zookeeper import Create
+from ottla.base.zookeeper import Create, Operation
 from ottla.controller.deletion.delete_topics import TopicReference, delete_topics
 from ottla.controller.producer_ids import allocate_producer_ids
 from ottla.controller.topics.configs import Alteration, alter_configs
 from ottla.metadata.configs import ResourceType
 from ottla.metadata.znodes import paths
-from ottla.metadata.znodes.notifications import encode_log_dir_event
+from ottla.metadata.znodes.config import encode_config
+from ottla.metadata.znodes.notifications import encode_config_change, encode_log_dir_event
 
 from .controller_harness import ControllerHarness
 
@@ -91,6 +92,26 @@ def test_topics_are_configured_without_them(sim: ControllerHarness, removed: str
     assert configure(sim, "t") is Error.NONE
     assert dict(sim.image.configs.of(ResourceType.TOPIC, "t")) == {"retention.ms": "7"}
     assert len(sim.names(paths.CONFIG_CHANGES)) == 1
+
+
+def configure_by_tool(sim: ControllerHarness, value: str, *before: Operation) -> None:
+    """Write the config of t as a tool does, with its notification, and wait for its image."""
+    resource = int(ResourceType.TOPIC), "t"
+    sim.put(paths.config(resource), encode_config({"retention.ms": value}))
+    notification = encode_config_change(resource)
+    sim.write(*before, Create(paths.CONFIG_CHANGE, notification, sequential=True))
+    sim.settle()
+    assert dict(sim.image.configs.of(*resource)) == {"retention.ms": value}
+
+
+def test_config_changes_of_tools_are_taken_after_it(sim: ControllerHarness) -> None:
+    """Their numbers begin again at 0."""
+    configure_by_tool(sim, "1")
+    configure_by_tool(sim, "2")
+    remove(sim, paths.CONFIG_CHANGES)
+    configure_by_tool(sim, "3")
+    # It is gone and there again between two readings.
+    configure_by_tool(sim, "4", *sim.replace_parent(paths.CONFIG_CHANGES))
 
 
 def test_producer_ids_go_on_where_they_were(sim: ControllerHarness) -> None:

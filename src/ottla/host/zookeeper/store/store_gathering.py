@@ -16,7 +16,11 @@ from ottla.base.ids import Uuid
 from ottla.base.pending import Pending
 from ottla.base.zookeeper import Session, ZkError, ZnodeData
 from ottla.host.steps import Steps
-from ottla.host.zookeeper.persistent import persistent_children
+from ottla.host.zookeeper.persistent import (
+    NumberedChild,
+    numbered_children,
+    persistent_children,
+)
 from ottla.host.zookeeper.store.store_reading import (
     Unwatched,
     Watched,
@@ -171,7 +175,7 @@ class Gathering:
         self._watched = watched
         self._session: Session = watched.session
         self._state = state
-        self._last_change = ""
+        self._last_change = NumberedChild(-1, "")
 
     def gather(self, wanted: Wanted) -> Steps[Snapshot]:
         """Read. Raises: ZkError."""
@@ -326,11 +330,13 @@ class Gathering:
 
     def _changed_configs(self, all_are_read: bool) -> Steps[set[Resource]]:
         """Return the resources of new notifications."""
-        names = yield from self._names(paths.CONFIG_CHANGES)
+        assert isinstance(self._watched, Watched)
+        listed = yield from numbered_children(self._watched, paths.CONFIG_CHANGES)
         if all_are_read:
-            self._last_change = max((self._last_change, *names))
-        new_paths = [f"{paths.CONFIG_CHANGES}/{name}" for name in names if name > self._last_change]
-        self._last_change = max((self._last_change, *names))
+            self._last_change = max((self._last_change, *listed))
+        new = [each.name for each in listed if each > self._last_change]
+        new_paths = [f"{paths.CONFIG_CHANGES}/{name}" for name in new]
+        self._last_change = max((self._last_change, *listed))
         found = yield from reading(read_each(new_paths, self._session.get))
         changed = set()
         for path, got in found.items():

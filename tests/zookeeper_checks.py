@@ -87,6 +87,7 @@ def check_each_refusal_has_its_code(bench: Bench) -> None:
     ):
         assert refusal(bench, session, operation) == (code, 0), operation
     assert write(bench, session, Check("/a", 0), Check("/a", ANY_VERSION)) == (None, None)
+    assert write(bench, session, Check("/", ANY_VERSION)) == (None,)
     assert got(bench, session, "/a").data == b"x"
 
 

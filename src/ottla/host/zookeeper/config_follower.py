@@ -5,6 +5,10 @@ reads the config again. With a new session all configs are read, because notific
 deleted meanwhile. The config of a topic that is new to the broker is read before its first log is
 created, because there may be no notification of it.
 
+What has no notification is not read again, so these reads follow a write that changes nothing: the
+server of this session may lag, and have the config of a former topic of that name. A session's
+reads are answered after its earlier writes, so none of them waits longer for it.
+
 Reads do not wait for one another. Of two concurrent reads of a config the one that began later
 counts: it has seen all changes of which the other one was notified. A change after it began has a
 notification, or is of a topic that is new again.
@@ -22,7 +26,15 @@ from typing import Protocol
 
 from ottla.base.pending import Pending, completed
 from ottla.base.ports import Clock
-from ottla.base.zookeeper import Delete, Session, ZkCode, ZkError, ZnodeData
+from ottla.base.zookeeper import (
+    ANY_VERSION,
+    Check,
+    Delete,
+    Session,
+    ZkCode,
+    ZkError,
+    ZnodeData,
+)
 from ottla.host.steps import Steps, drive
 from ottla.host.zookeeper.persistent import NumberedChild, numbered_children
 from ottla.host.zookeeper.start_reading import topic_resource
@@ -101,6 +113,7 @@ class ConfigFollower:
             _log_failure(result)
             learned.complete(None)
 
+        _catch_up(session)
         drive(self._read(session, resources), ended)
         return learned
 
@@ -128,6 +141,7 @@ class ConfigFollower:
 
     def _read_all(self, watched: Watched) -> Steps[None]:
         session = watched.session
+        _catch_up(session)
         listed = yield from numbered_children(watched, paths.CONFIG_CHANGES)
         self._seen = dict.fromkeys(listed, self._clock.now_ms())
         # Configs learned meanwhile may not have been listed: they must not be taken as deleted.
@@ -203,6 +217,14 @@ class ConfigFollower:
         for each in [each for each, made_ms in self._seen.items() if made_ms < before_ms]:
             # Another broker may have deleted it already.
             session.multi((Delete(_path_of(each)),))
+
+
+def _catch_up(session: Session) -> None:
+    """Have the session's next reads show what the ensemble has now.
+
+    Where this write is lost with its connection, the next connection begins with one.
+    """
+    session.multi((Check("/", ANY_VERSION),))
 
 
 def _path_of(notification: NumberedChild) -> str:

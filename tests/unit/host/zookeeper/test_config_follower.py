@@ -3,11 +3,20 @@
 Method: the simulator's model of ZooKeeper in virtual time; tools write and notify as Kafka's do.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from copy import deepcopy
 from typing import cast
 
-from ottla.base.pending import Pending
-from ottla.base.zookeeper import Create, Session, Watcher, ZkError, ZnodeData
+from ottla.base.pending import Pending, completed
+from ottla.base.zookeeper import (
+    Create,
+    Operation,
+    Result,
+    Session,
+    Watcher,
+    ZkError,
+    ZnodeData,
+)
 from ottla.host.zookeeper.config_follower import KEPT_MS, ConfigFollower
 from ottla.metadata.configs import Resource
 from ottla.metadata.delta import replay
@@ -16,6 +25,8 @@ from ottla.metadata.records import ConfigRecord
 from ottla.metadata.znodes import paths
 from ottla.metadata.znodes.config import encode_config
 from ottla.metadata.znodes.notifications import encode_config_change
+from ottla.testing.sim.zookeeper.zookeeper import ZooKeeperModel
+from ottla.testing.sim.zookeeper.zookeeper_tree import Tree
 
 from .harness import Client, ZooKeeperHarness
 
@@ -153,6 +164,54 @@ def test_the_config_of_a_new_topic_is_read_without_a_notification() -> None:
     assert made.values() == {}
     made.sim.wait(made.follower.read_configs(["t", "u"]))
     assert dict(made.target.image.configs.of(*T)) == {"retention.ms": "7"}
+
+
+class Lagging:
+    """A session with a server that lags from now on: reads stay old until its own next write."""
+
+    def __init__(self, session: Session, model: ZooKeeperModel) -> None:
+        self.exists = session.exists
+        self._session = session
+        self._old: Tree | None = deepcopy(model.tree)
+
+    def get(self, path: str) -> Pending[ZnodeData | ZkError]:
+        return self._session.get(path) if self._old is None else completed(self._old.get(path))
+
+    def children(
+        self, path: str, watch: Watcher | None = None
+    ) -> Pending[tuple[str, ...] | ZkError]:
+        if self._old is None:
+            return self._session.children(path, watch)
+        return completed(self._old.children(path))
+
+    def multi(self, operations: Sequence[Operation]) -> Pending[tuple[Result, ...] | ZkError]:
+        self._old = None
+        return self._session.multi(operations)
+
+    def lag(self, model: ZooKeeperModel) -> None:
+        self._old = deepcopy(model.tree)
+
+
+def test_a_new_topic_does_not_get_the_config_of_a_former_one_from_a_server_that_lags() -> None:
+    """There is no notification, neither of the deletion nor of a topic without a config."""
+    made = Followed().start()
+    made.put(T, retention_ms="1")
+    session = Lagging(made.client.session(), made.sim.model)
+    made.follower.session_started(cast(Session, session))
+    assert made.values() == {"retention.ms": "1"}
+    session.lag(made.sim.model)
+    made.sim.delete(paths.config(T))
+    made.sim.wait(made.follower.read_configs(["t"]))
+    assert made.values() == {}
+
+
+def test_a_new_session_does_not_read_configs_from_a_server_that_lags() -> None:
+    made = Followed().start()
+    made.put(T, retention_ms="1")
+    session = Lagging(made.client.session(), made.sim.model)
+    made.sim.delete(paths.config(T))
+    made.follower.session_started(cast(Session, session))
+    assert made.values() == {}
 
 
 def test_reading_topic_configs_ends_with_the_session() -> None:

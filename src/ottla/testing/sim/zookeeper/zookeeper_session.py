@@ -224,9 +224,7 @@ class ModelSession:
         if servers.sessions.get(server.id) is not server:
             return  # The end of the session has closed the connection.
         answer: object
-        path = self._chroot + request.path
-        if self._chroot and request.path == "/":
-            path = self._chroot
+        path = self._full(request.path)
         if request.kind == "multi":
             operations = [self._rooted(each) for each in request.operations]
             if request_bytes(operations) > REQUEST_BYTES_MAX:
@@ -335,7 +333,7 @@ class ModelSession:
     # -- the chroot ----------------------------------------------------------------------------
 
     def _rooted(self, operation: Operation) -> Operation:
-        path = self._chroot + operation.path
+        path = self._full(operation.path)
         match operation:
             case Create():
                 return Create(path, operation.data, operation.ephemeral, operation.sequential)
@@ -345,6 +343,9 @@ class ModelSession:
                 return Delete(path, operation.version)
             case Check():
                 return Check(path, operation.version)
+
+    def _full(self, path: str) -> str:
+        return self._chroot if self._chroot and path == "/" else self._chroot + path
 
     def _bare(self, path: str) -> str:
         return path[len(self._chroot) :] or "/"

@@ -32,7 +32,7 @@ class CheckQuorum:
         self._check_at_ms = self._announce_at_ms = None
 
     def fetched(self, voter_id: int, now_ms: int) -> None:
-        """Note a fetch of a voter."""
+        """Note a Fetch or FetchSnapshot of a voter."""
         if voter_id not in self._others:
             return
         self._fetched_ms[voter_id] = now_ms

@@ -71,8 +71,10 @@ class SnapshotRequestReceived:
     """A replica sent FetchSnapshot."""
 
     token: int
+    replica: ReplicaKey
     leader_epoch: int
     snapshot: OffsetAndEpoch
+    now_ms: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -741,8 +741,12 @@ class RaftNode:
     def _handle_snapshot_request(self, event: SnapshotRequestReceived) -> None:
         """Answer FetchSnapshot: an error unless this member leads and has the snapshot."""
         error = self._check_leader_epoch(event.leader_epoch)
-        if error is Error.NONE and event.snapshot not in self.log.snapshots:
-            error = Error.SNAPSHOT_NOT_FOUND
+        if error is Error.NONE:
+            # A voter that loads a long snapshot sends no Fetch meanwhile. If this did not count, a
+            # leader that has no other follower would resign, and the download would start over.
+            self._check_quorum.fetched(event.replica.id, self.now_ms)
+            if event.snapshot not in self.log.snapshots:
+                error = Error.SNAPSHOT_NOT_FOUND
         self.effects.append(
             RespondToFetchSnapshot(
                 token=event.token,

@@ -27,8 +27,7 @@ from .member import Batch, Files, Member, end_of
 REQUEST_TIMEOUT_MS = 2_500
 SHORT_TIMEOUT_MS = 30
 FETCH_WAIT_MS = 100
-SNAPSHOT = b"whole."
-HALF = len(SNAPSHOT) // 2
+SNAPSHOT = b"snapshot"
 
 
 class SimulatedMember(Member):
@@ -114,6 +113,10 @@ class Simulation:
         self.rng = random.Random(seed)
         self.faults = faults or draw_faults(self.rng)
         self.timing = HASTY if self.faults.hasty else QuorumTiming()
+        # A snapshot may be short, or take longer than a leader waits for a majority.
+        self.pieces = self.rng.choice((1, len(SNAPSHOT)))
+        self.piece_ms = self.rng.choice((0, self.timing.fetch_timeout_ms // 4))
+        assert len(SNAPSHOT) * self.timing.fetch_timeout_ms // 4 > self.timing.check_quorum_ms
         self.voters = tuple(range(1, voters + 1))
         self.tamper = tamper
         self.history = History()
@@ -127,6 +130,7 @@ class Simulation:
         self._tokens = 0
         self.wire: dict[str, Batch] = {}
         self.members: dict[int, SimulatedMember | None] = {}
+        self.gone: set[int] = set()
         for node_id in range(1, voters + observers + 1):
             self._boot(node_id, 1, Files())
         self.after(0, self._client)
@@ -147,16 +151,29 @@ class Simulation:
         self.now_ms = end_ms
 
     def heal(self) -> None:
-        """Let nothing fail from now on."""
+        """Let nothing fail from now on.
+
+        A minority of the voters may stay down for good, the followers with the longest logs. The
+        others begin their logs with snapshots then: all that lag behind have to load one.
+        """
         self.faults = Faults()
+        followers = [each for each in self.living() if each.node.role is Role.FOLLOWER]
+        followers.sort(key=lambda each: (-each.files.end_offset, each.node_id))
+        voters = [each.node_id for each in followers if each.node.is_voter]
+        self.gone = set(voters[: self.rng.randrange(len(self.voters) // 2 + 1)])
+        for node_id in self.gone:
+            self.members[node_id] = None
         self._cut.clear()
-        for member in list(self.members.values()):
-            if member is not None:
-                member.paused_until = self.now_ms
+        for member in self.living():
+            member.paused_until = self.now_ms
+            if self.gone:
+                self._take_snapshot(member)
 
     # -- processes -------------------------------------------------------------------------
 
     def _boot(self, node_id: int, life: int, files: Files) -> None:
+        if node_id in self.gone:
+            return
         latest = max(files.snapshots, key=lambda each: each.rank, default=None)
         last_epoch = files.batches[-1].epoch if files.batches else 0
         if latest is not None and latest.rank > (last_epoch, files.end_offset):
@@ -224,7 +241,9 @@ class Simulation:
 
     # -- messages --------------------------------------------------------------------------
 
-    def _send(self, source: int, to: int, call: Callable[[SimulatedMember], None]) -> None:
+    def _send(
+        self, source: int, to: int, call: Callable[[SimulatedMember], None], extra_ms: int = 0
+    ) -> None:
         faults, rng = self.faults, self.rng
         if (source, to) in self._cut or rng.random() < faults.drop:
             return
@@ -232,7 +251,7 @@ class Simulation:
             delay_ms = rng.randrange(1, 20)
             if rng.random() < faults.slow:
                 delay_ms = rng.randrange(20, 3_000)
-            self.after(delay_ms, partial(self._arrive, to, call))
+            self.after(extra_ms + delay_ms, partial(self._arrive, to, call))
 
     def _arrive(self, to: int, call: Callable[[SimulatedMember], None]) -> None:
         member = self.members.get(to)
@@ -243,7 +262,7 @@ class Simulation:
         question = Question(asker, to, effect)
         if not asker.silent:
             self._send(asker.node_id, to, partial(self._asked, question))
-        is_short = self.faults.hasty and not isinstance(effect, fx.SendFetch)
+        is_short = self.faults.hasty and not isinstance(effect, fx.SendFetch | fx.SendFetchSnapshot)
         timeout_ms = SHORT_TIMEOUT_MS if is_short else REQUEST_TIMEOUT_MS
         self.after(timeout_ms, partial(self._unanswered, question))
 
@@ -278,7 +297,11 @@ class Simulation:
                 )
             case fx.SendFetchSnapshot() as ask:
                 return ev.SnapshotRequestReceived(
-                    token=token, leader_epoch=ask.leader_epoch, snapshot=ask.snapshot
+                    token=token,
+                    replica=ReplicaKey(asker_id),
+                    leader_epoch=ask.leader_epoch,
+                    snapshot=ask.snapshot,
+                    now_ms=now_ms,
                 )
             case fx.SendFetch() as ask:
                 return ev.FetchRequestReceived(
@@ -308,7 +331,8 @@ class Simulation:
         deliver = partial(self._answered, question, effect, tuple(batches))
         if member.silent and not isinstance(effect, fx.RespondToVote):
             return
-        self._send(member.node_id, question.asker.node_id, deliver)
+        extra_ms = self.piece_ms if isinstance(effect, fx.RespondToFetchSnapshot) else 0
+        self._send(member.node_id, question.asker.node_id, deliver, extra_ms)
 
     def _answered(
         self,
@@ -351,7 +375,7 @@ class Simulation:
                 )
             case fx.RespondToFetchSnapshot():
                 assert isinstance(ask, fx.SendFetchSnapshot)
-                piece = SNAPSHOT[ask.position : ask.position + HALF]
+                piece = SNAPSHOT[ask.position : ask.position + len(SNAPSHOT) // self.pieces]
                 return ev.SnapshotResponseReceived(
                     error=effect.error,
                     leader_id=effect.leader_id,

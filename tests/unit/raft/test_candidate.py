@@ -303,6 +303,26 @@ def test_a_leader_without_a_fetching_majority_resigns() -> None:
     ]
 
 
+def test_a_voter_that_loads_a_snapshot_keeps_its_leader() -> None:
+    member = a_leader()
+    for by, epoch, at_ms in ((3, 1, 3_000), (9, 1, 5_000), (2, 0, 5_500)):
+        member.step(
+            ev.SnapshotRequestReceived(
+                token=by,
+                replica=ReplicaKey(by),
+                leader_epoch=epoch,
+                snapshot=OffsetAndEpoch(1, 1),
+                now_ms=at_ms,
+            )
+        )
+    member.step(ev.Tick(now_ms=5_999))
+    assert member.node.is_leader
+    member.step(ev.Tick(now_ms=6_000))
+    assert member.node.role is Role.RESIGNED, (
+        "an observer's, or one of another epoch, does not count"
+    )
+
+
 def test_a_leader_announces_itself_to_those_who_do_not_fetch() -> None:
     member = a_leader()
     member.step(fetch(1, 1, by=3, at_ms=1_900, leader=member))

@@ -141,7 +141,11 @@ class Quorum(RuleBasedStateMachine):
         if isinstance(asked, SendFetchSnapshot):
             leader.step(
                 SnapshotRequestReceived(
-                    token=self.tokens, leader_epoch=asked.leader_epoch, snapshot=asked.snapshot
+                    token=self.tokens,
+                    replica=ReplicaKey(node_id),
+                    leader_epoch=asked.leader_epoch,
+                    snapshot=asked.snapshot,
+                    now_ms=self.now_ms,
                 )
             )
             position = asked.position

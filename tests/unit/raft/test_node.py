@@ -339,7 +339,13 @@ def test_who_may_read_which_snapshot(
     leader_epoch: int, snapshot: OffsetAndEpoch, error: Error
 ) -> None:
     (answer,) = with_snapshots().step(
-        SnapshotRequestReceived(token=3, leader_epoch=leader_epoch, snapshot=snapshot)
+        SnapshotRequestReceived(
+            token=3,
+            replica=ReplicaKey(9),
+            leader_epoch=leader_epoch,
+            snapshot=snapshot,
+            now_ms=0,
+        )
     )
     assert answer == RespondToFetchSnapshot(
         token=3, error=error, leader_id=1, leader_epoch=1, snapshot=snapshot

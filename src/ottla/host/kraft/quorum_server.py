@@ -204,7 +204,11 @@ class QuorumServer:
         snapshot = OffsetAndEpoch(requested.snapshot_id.end_offset, requested.snapshot_id.epoch)
         answer = self._step_now(
             lambda token: SnapshotRequestReceived(
-                token=token, leader_epoch=requested.current_leader_epoch, snapshot=snapshot
+                token=token,
+                replica=ReplicaKey(request.replica_id, requested.replica_directory_id),
+                leader_epoch=requested.current_leader_epoch,
+                snapshot=snapshot,
+                now_ms=ctx.monotonic_ms,
             )
         )
         if answer is None:

@@ -4,6 +4,7 @@ Method: real runtimes, drivers, storages and codecs on fake disks and time; a re
 at once, or not at all where the link is cut.
 """
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -165,6 +166,43 @@ def test_a_leader_that_is_cut_off_resigns_and_what_it_wrote_alone_is_gone() -> N
     room.harness.advance(10_000)
     for voter in room.voters.values():
         assert sorted(voter.runtime.committed_image.topics.names()) == ["topic-1", "topic-3"]
+    assert room.failures == []
+
+
+def test_a_voter_that_loads_a_long_snapshot_is_majority_enough_for_its_leader() -> None:
+    """One of three is down, and one lost its disk: eight pieces of half a second each are 4 s."""
+    room = Room()
+    leader, harness = room.elected(), room.harness
+    epoch = leader.log.epoch
+    leader.log._snapshotter.take()
+    harness.workers.run()
+    (snapshot,) = leader.storage.snapshots
+    down, empty = (each for each in VOTERS if each != leader.node_id)
+    for node_id in (down, empty):
+        room.voters.pop(node_id).log.stop()
+    harness.disk.rmtree(f"/controller-{empty}")
+    serve, positions = room.serve, []
+
+    def slow(source: int, to: int, request: Any, version: int) -> Any:
+        if not isinstance(request, fetch_snapshot.FetchSnapshotRequest):
+            return serve(source, to, request, version)
+        positions.append(request.topics[0].partitions[0].position)
+        piece = replace(request, max_bytes=snapshot.size_bytes // 8 + 1)
+        outcome, answer = serve(source, to, piece, version), Pending[Any]()
+        at_ms = harness.clock.monotonic_ms() + 500
+        harness.timers.at(at_ms, lambda: answer.complete(outcome) and None)
+        return answer
+
+    room.serve = slow  # type: ignore[method-assign]
+    room.boot(empty)
+    harness.advance(10_000)
+    assert leader.runtime.active
+    assert leader.log.epoch == epoch
+    assert positions == sorted(set(positions))
+    assert len(positions) == 8
+    answer = write(leader, 1)
+    harness.advance(100)
+    assert answer.value == "done"
     assert room.failures == []
 
 

@@ -77,6 +77,8 @@ class ControllerNode:
         clock = self._clock = ports.clock
         timers = self._timers = ports.timers
         self._timer: Timer | None = None
+        self._next_check_ms = 0
+        self._is_fencing = False
         self._elections = PeriodicElections(
             lambda: self.runtime, config, clock=clock, timers=timers
         )
@@ -163,7 +165,8 @@ class ControllerNode:
         # A single voter leads from its start on, before its own broker can have registered.
         is_first = config.is_broker and len(self._voters) == 1 and self._activations == 1
         own = (config.node_id,) if is_first else ()
-        self.context.liveness.activate(self.runtime.image, self._clock.monotonic_ms(), dead=own)
+        now_ms = self._next_check_ms = self._clock.monotonic_ms()
+        self.context.liveness.activate(self.runtime.image, now_ms, dead=own)
         self.runtime.run_step(lambda image: elect_after_failover(image, config))
         self._check_sessions()
         self._elections.start()
@@ -184,33 +187,42 @@ class ControllerNode:
             self._timer.cancel()
         self._elections.stop()
 
-    def _check_sessions(self, failure: ApiError | None = None) -> None:
+    def _check_sessions(self) -> None:
+        """Fence the broker whose session is over; plan the next check, also while that is written.
+
+        Without a check a pause meanwhile could not be told from a slow write.
+        """
         if not self.runtime.active:
             return
         now_ms = self._clock.monotonic_ms()
+        self._extend_over_pause(now_ms)
+        next_ms = aligned(now_ms, RECHECK_MS)
         due_ms = self.context.liveness.next_check_ms(self.runtime.image)
-        # A decision that failed would fail again now, and again within this call.
-        if failure is None and due_ms is not None and due_ms <= now_ms:
+        is_over = due_ms is not None and due_ms <= now_ms
+        if due_ms is not None and not is_over:
+            next_ms = min(due_ms, next_ms)
+        self._next_check_ms = next_ms
+        self._timer = self._timers.move(self._timer, next_ms, self._check_sessions)
+        if is_over and not self._is_fencing:
             # One broker per decision; the next check comes when this one is committed.
-            self.runtime.run_step(lambda image: self._fence(image, now_ms)).then(
-                self._check_sessions
-            )
-            return
-        wait_until_ms = aligned(now_ms, RECHECK_MS)
-        if due_ms is not None and failure is None:
-            wait_until_ms = min(due_ms, wait_until_ms)
-        self._timer = self._timers.at(wait_until_ms, lambda: self._on_session_timer(wait_until_ms))
+            self._is_fencing = True
+            self.runtime.run_step(lambda image: self._fence(image, now_ms)).then(self._fenced)
 
-    def _on_session_timer(self, planned_ms: int) -> None:
-        """Check sessions; the time in which this process was paused does not count."""
-        now_ms = self._clock.monotonic_ms()
-        if now_ms - planned_ms >= PAUSE_MS_MIN:
+    def _extend_over_pause(self, now_ms: int) -> None:
+        """Extend sessions by the time in which this process was paused: it does not count."""
+        paused_ms = now_ms - self._next_check_ms
+        if paused_ms >= PAUSE_MS_MIN:
             log.warning(
                 "controller was paused for %d ms; broker sessions are extended by that time",
-                now_ms - planned_ms,
+                paused_ms,
             )
-            self.context.liveness.extend_sessions(now_ms - planned_ms, now_ms)
-        self._check_sessions()
+            self.context.liveness.extend_sessions(paused_ms, now_ms)
+
+    def _fenced(self, failure: ApiError | None) -> None:
+        self._is_fencing = False
+        # A decision that failed would fail again now, and again within this call.
+        if failure is None:
+            self._check_sessions()
 
     def _fence(self, image: ClusterImage, now_ms: int) -> Step:
         decision = fence_stalest(image, self.context, now_ms)

@@ -140,6 +140,43 @@ def test_a_controller_that_was_paused_fences_no_broker_for_its_own_pause() -> No
     assert fenced(controller) == [11], "the rest of its session counts as ever"
 
 
+@pytest.mark.parametrize("timer_first", [False, True])
+def test_nor_for_a_pause_while_the_fencing_of_a_dead_one_is_written(timer_first: bool) -> None:
+    harness = Harness()
+    controller = running(harness)
+    for broker_id in (11, 12, 13):
+        add_broker(harness, controller, broker_id)
+    keep_alive(harness, controller, 12, 13, ms=SESSION_MS - RECHECK_MS)
+    harness.clock.elapsed_ms += RECHECK_MS
+    harness.timers.run_due(harness.clock.elapsed_ms)
+    assert harness.workers.waiting, "the flush is under way"
+    harness.clock.elapsed_ms += 5 * SESSION_MS
+    if timer_first:
+        harness.timers.run_due(harness.clock.elapsed_ms)
+    harness.workers.run()
+    assert fenced(controller) == [11]
+    harness.advance(RECHECK_MS)
+    controller.context.liveness.touch(12, harness.clock.monotonic_ms())
+    harness.advance(SESSION_MS - RECHECK_MS)
+    assert fenced(controller) == [11, 13], "the rest of its session counts as ever"
+
+
+def test_a_slow_write_is_no_pause(caplog: pytest.LogCaptureFixture) -> None:
+    """While it is under way heartbeats are taken, so sessions end as ever."""
+    harness = Harness()
+    controller = running(harness)
+    for broker_id in (11, 12):
+        add_broker(harness, controller, broker_id)
+    keep_alive(harness, controller, 12, ms=SESSION_MS - RECHECK_MS)
+    for _ in range(SESSION_MS // RECHECK_MS):
+        harness.clock.elapsed_ms += RECHECK_MS
+        harness.timers.run_due(harness.clock.elapsed_ms)
+    assert len(harness.workers.waiting) == 1, "one decision at a time"
+    harness.workers.run()
+    assert fenced(controller) == [11, 12]
+    assert "paused" not in caplog.text
+
+
 class ConfusedLiveness(BrokerLiveness):
     """Names a broker that does not exist, until it is set right."""
 

@@ -218,6 +218,6 @@ __all__ = [
     "decode_entry",
     "decode_record",
     "encode_record",
-    "settled",
-    "with_known",
+    "with_no_op",
+    "without_aborted",
 ]

@@ -113,7 +113,11 @@ class FetchResponseReceived:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotResponseReceived:
-    """The response to a FetchSnapshot: a chunk of a snapshot of `size` bytes."""
+    """The response to a FetchSnapshot: a chunk of a snapshot of `size` bytes.
+
+    Fields: `error`: the leader's; CORRUPT_MESSAGE where the whole snapshot is damaged, which the
+            host checks with the last chunk.
+    """
 
     error: Error
     leader_id: int

@@ -20,8 +20,9 @@ records and their commitment at once, and never have to truncate. Kafka does not
 Follower. An observer fetches from its start on, from any voter while it knows no leader. A voter
 fetches while it is a follower, and sends the next fetch only once its whole log is durable. One
 request is in flight at a time; responses to requests of an earlier role are ignored. After a
-failure the next request waits for a backoff, which doubles. After a response the next fetch is sent
-at once, since the leader delays a fetch for which it has no new records.
+failure the next request waits for a backoff, which doubles until the log has come closer to the
+leader's. After a response the next fetch is sent at once, since the leader delays a fetch for which
+it has no new records.
 
 Not done: changes of the set of voters (KIP-853).
 
@@ -890,7 +891,6 @@ class RaftNode:
         if self.elects and (self.epoch, self.leader_id) != was:
             return False  # A new role has begun and sends its own requests.
         if event.error is Error.NONE and self.role is Role.FOLLOWER:
-            self._fetch_failures = 0
             self._leader_responded()
             return True
         if (self.epoch, self.leader_id) != was and self.role is Role.FOLLOWER:
@@ -908,12 +908,15 @@ class RaftNode:
             self._truncate(event.diverging)
         elif event.snapshot is not None:
             self._snapshot, self._snapshot_position = event.snapshot, 0
-        else:
-            if not self._fits(event):
-                self._retry_fetch_later(event.now_ms)
-                return
+        elif self._fits(event):
             self._append_fetched(event)
             self._follow_high_watermark(event.high_watermark)
+        else:
+            self._retry_fetch_later(event.now_ms)
+            return
+        if self._snapshot is None:
+            # What is fetched of a snapshot may have to be dropped, again and again.
+            self._fetch_failures = 0
         self._send_fetch()
 
     def _truncate(self, leader_end: OffsetAndEpoch) -> None:
@@ -959,7 +962,7 @@ class RaftNode:
     def _handle_snapshot_response(self, event: SnapshotResponseReceived) -> None:
         """Write the chunk; after the last one load the snapshot."""
         if not self._is_from_leader(event):
-            # The leader may have deleted the snapshot: the next fetch returns the current one.
+            # It may be deleted or damaged: the next fetch returns the current one.
             if event.error is not Error.NONE:
                 self._forget_snapshot()
             return
@@ -984,6 +987,7 @@ class RaftNode:
                 f"the leader {self.leader_id} of epoch {self.epoch} has a snapshot up to offset "
                 f"{snapshot.offset}, below the high watermark {self.high_watermark}"
             )
+        self._fetch_failures = 0
         self.log.restarted_at(snapshot)
         self.flushing.restarted_at(snapshot.offset)
         self.effects.append(AdoptSnapshot(snapshot=snapshot))

@@ -317,6 +317,22 @@ def test_a_piece_that_makes_no_sense_starts_over_with_a_fetch(
     assert isinstance(asked, SendFetch)
 
 
+def test_the_pause_grows_while_a_snapshot_turns_out_damaged_again_and_again() -> None:
+    member = following()
+    pauses = []
+    for _ in range(8):
+        member.step(redirect())
+        member.step(piece(SNAPSHOT, 0, b"one ", 7))
+        assert member.step(piece(SNAPSHOT, 4, b"two", 7, Error.CORRUPT_MESSAGE)) == []
+        assert member.wake_at_ms is not None
+        pauses.append(member.wake_at_ms - 10)
+        member.step(Tick(now_ms=member.wake_at_ms))
+    assert pauses == [20, 40, 80, 160, 320, 640, RETRY_BACKOFF_MAX_MS, RETRY_BACKOFF_MAX_MS]
+    deliver(member, *TWO)
+    member.step(FetchFailed(now_ms=10))
+    assert member.wake_at_ms == 30, "records end the series of failures"
+
+
 def test_a_new_leader_ends_the_download() -> None:
     member = following()
     member.step(redirect())

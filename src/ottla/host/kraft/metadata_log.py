@@ -148,7 +148,9 @@ class MetadataLog:
             workers=workers,
             limits=snapshot_limits or SnapshotLimits(),
         )
-        self.quorum = QuorumServer(self._driver, cluster_id=cluster_id, clock=clock, nodes=nodes)
+        self.quorum = QuorumServer(
+            self._driver, self._snapshotter.take, cluster_id=cluster_id, clock=clock, nodes=nodes
+        )
 
     # -- lifecycle -----------------------------------------------------------------------------
 

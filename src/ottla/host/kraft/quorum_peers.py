@@ -1,7 +1,7 @@
 """A quorum member's requests to the leader, over a channel: Fetch and FetchSnapshot.
 
 Every request ends in one event: a valid response, or `FetchFailed`. Checksums are checked here, so
-that raft may append what it gets.
+that raft may append, or adopt, what it gets.
 
 Source: KafkaRaftClient.build{Fetch,FetchSnapshot}Request, handleFetchResponse; KIP-595, KIP-630.
 """
@@ -18,6 +18,7 @@ from ottla.host.kraft.quorum_storage import READ_BYTES_MAX
 from ottla.raft.batches import read_spans
 from ottla.raft.effects import SendBeginEpoch, SendEndEpoch, SendFetch, SendFetchSnapshot, SendVote
 from ottla.raft.events import Event, FetchFailed, FetchResponseReceived, SnapshotResponseReceived
+from ottla.raft.snapshots import CorruptSnapshot, inspect_snapshot
 from ottla.raft.values import OffsetAndEpoch, ReplicaKey
 from ottla.records.errors import RecordsError
 from ottla.wire.codec import records_view
@@ -40,6 +41,9 @@ EXPECTED = frozenset({Error.NONE, Error.FENCED_LEADER_EPOCH, Error.NOT_LEADER_OR
 an older epoch than its followers has lost its disk."""
 
 Address = tuple[str, int]
+
+Chunks = dict[int, bytes]
+"""What is fetched of a snapshot, by position. A download begins after a Fetch."""
 
 Outcome = FetchResponseReceived | SnapshotResponseReceived | FetchFailed
 
@@ -104,11 +108,13 @@ class ChannelPeers:
         self._replica = replica
         self._clock = clock
         self._last_error: Error | None = None
+        self._chunks: Chunks = {}
 
     # -- Fetch ---------------------------------------------------------------------------------
 
     def send_fetch(self, effect: SendFetch, on_event: Callable[[Event], None]) -> None:
         """Fetch the records after the end of this member's log."""
+        self._chunks = {}
         partition = fetch_wire.FetchPartition(
             partition=0,
             current_leader_epoch=effect.leader_epoch,
@@ -194,11 +200,14 @@ class ChannelPeers:
         pending = self._sender_to(effect.leader_id).send(
             request, SNAPSHOT_VERSION, timeout_ms=REQUEST_TIMEOUT_MS
         )
+        chunks = self._chunks  # The response may come when another download has begun.
         pending.then(
-            lambda response: on_event(_with_serial(self._snapshot_event(response), effect))
+            lambda response: on_event(_with_serial(self._snapshot_event(response, chunks), effect))
         )
 
-    def _snapshot_event(self, response: snapshot_wire.FetchSnapshotResponse | ApiError) -> Outcome:
+    def _snapshot_event(
+        self, response: snapshot_wire.FetchSnapshotResponse | ApiError, chunks: Chunks
+    ) -> Outcome:
         if isinstance(response, ApiError):
             return self._failed()
         if response.error_code:
@@ -210,7 +219,8 @@ class ChannelPeers:
             error = Error(partition.error_code)
         except ValueError as problem:
             return self._malformed(f"a FetchSnapshot response cannot be used: {problem}")
-        return SnapshotResponseReceived(
+        data = bytes(records_view(partition.unaligned_records))
+        event = SnapshotResponseReceived(
             error=error,
             leader_id=partition.current_leader.leader_id,
             leader_epoch=partition.current_leader.leader_epoch,
@@ -218,8 +228,13 @@ class ChannelPeers:
             snapshot=OffsetAndEpoch(partition.snapshot_id.end_offset, partition.snapshot_id.epoch),
             size=partition.size,
             position=partition.position,
-            data=memoryview(bytes(records_view(partition.unaligned_records))),
+            data=data,
         )
+        if error is Error.NONE:
+            chunks[partition.position] = data
+            if partition.position + len(data) >= partition.size:
+                return _inspected(event, chunks)
+        return event
 
     # -- elections, only of voters -------------------------------------------------------------
 
@@ -259,3 +274,18 @@ class ChannelPeers:
 
 def _with_serial(event: Outcome, effect: SendFetch | SendFetchSnapshot) -> Outcome:
     return replace(event, serial=effect.serial)
+
+
+def _inspected(event: SnapshotResponseReceived, chunks: Chunks) -> SnapshotResponseReceived:
+    """Inspect the snapshot whose last chunk `event` brings."""
+    try:
+        inspect_snapshot(b"".join(chunks.values()))
+    except CorruptSnapshot as damage:
+        log.warning(
+            "rejected metadata snapshot at offset %d, epoch %d, from controller %d: %s; retrying",
+            *event.snapshot,
+            event.leader_id,
+            damage,
+        )
+        return replace(event, error=Error.CORRUPT_MESSAGE)
+    return event

@@ -2,11 +2,13 @@
 
 Those of elections are in `quorum_elections`. Translation only: raft decides, the storage reads. A
 fetch that raft delays is answered when its effect comes; it is dropped when its connection closes.
+A snapshot is inspected when its first piece is requested: none of a damaged one is sent.
 
 Source: KafkaRaftClient.handle{Fetch,FetchSnapshot,DescribeQuorum}Request, RaftUtil.
 """
 
 import itertools
+import logging
 from collections.abc import Callable
 
 from ottla.base.errors import Error
@@ -22,10 +24,13 @@ from ottla.raft.effects import RespondToFetch
 from ottla.raft.events import Event, FetchAbandoned, FetchRequestReceived, SnapshotRequestReceived
 from ottla.raft.log_view import Diverging, NeedsSnapshot, Valid
 from ottla.raft.progress import ReplicaProgress
+from ottla.raft.snapshots import CorruptSnapshot
 from ottla.raft.values import OffsetAndEpoch, ReplicaKey
 from ottla.wire.messages import describe_quorum as describe_wire
 from ottla.wire.messages import fetch as fetch_wire
 from ottla.wire.messages import fetch_snapshot as snapshot_wire
+
+log = logging.getLogger(__name__)
 
 TOPIC_IDS_FROM = 13
 """The version of Fetch that names topics by id."""
@@ -36,12 +41,14 @@ PARTITION = 0
 class QuorumServer:
     """Handles the requests to one member. See `ottla.broker.api.base.QuorumPort`.
 
-    `nodes`: the voters' listeners for DescribeQuorum, by node id.
+    `replace_snapshot`: begins a snapshot in place of a damaged one. `nodes`: the voters' listeners
+    for DescribeQuorum, by node id.
     """
 
     def __init__(
         self,
         driver: QuorumDriver,
+        replace_snapshot: Callable[[OffsetAndEpoch], None],
         *,
         cluster_id: str,
         clock: Clock,
@@ -51,6 +58,7 @@ class QuorumServer:
         self._cluster_id = cluster_id
         self._clock = clock
         self._nodes = nodes
+        self._replace_snapshot = replace_snapshot
         self._tokens = itertools.count()
         self._waiting: dict[int, Callable[[Answered], None]] = {}
         elections = ElectionServer(
@@ -223,10 +231,15 @@ class QuorumServer:
         snapshot = OffsetAndEpoch(requested.snapshot_id.end_offset, requested.snapshot_id.epoch)
         if requested.position < 0 or bytes_max <= 0:
             return self._snapshot_error(METADATA_TOPIC, requested, Error.POSITION_OUT_OF_RANGE)
+        storage = self._driver.storage
         try:
-            data, size = self._driver.storage.read_snapshot_piece(
-                snapshot, requested.position, bytes_max
-            )
+            if requested.position == 0:
+                storage.inspect_snapshot(snapshot)
+            data, size = storage.read_snapshot_piece(snapshot, requested.position, bytes_max)
+        except CorruptSnapshot as damage:
+            log.error("metadata snapshot not sent to replicas: %s; writing a new one", damage)
+            self._replace_snapshot(snapshot)
+            return self._snapshot_error(METADATA_TOPIC, requested, Error.SNAPSHOT_NOT_FOUND)
         except OSError:
             return self._snapshot_error(METADATA_TOPIC, requested, Error.KAFKA_STORAGE_ERROR)
         if requested.position >= size:

@@ -17,7 +17,7 @@ from ottla.host.kraft.quorum_driver import QuorumDriver
 from ottla.metadata.image import ClusterImage
 from ottla.metadata.records import encode_record, with_no_op
 from ottla.raft.events import CleanUp, SnapshotStored
-from ottla.raft.snapshots import StoredSnapshot, encode_snapshot, plan_cleaning
+from ottla.raft.snapshots import CorruptSnapshot, StoredSnapshot, encode_snapshot, plan_cleaning
 from ottla.raft.values import OffsetAndEpoch
 
 log = logging.getLogger(__name__)
@@ -109,13 +109,16 @@ class Snapshotter:
             self.take()
         self._arm()
 
-    def take(self) -> None:
-        """Begin a snapshot of the committed state, unless it has one or one is under way."""
+    def take(self, damaged: OffsetAndEpoch | None = None) -> None:
+        """Begin a snapshot of the committed state, unless it has one or one is under way.
+
+        `damaged`: a snapshot that does not count; one of the same state takes its place.
+        """
         image = self._image()
         offset, epoch = image.position
         snapshot = OffsetAndEpoch(offset + 1, epoch)
         latest = self._driver.node.log.latest_snapshot
-        exists = latest is not None and snapshot.rank <= latest.rank
+        exists = latest is not None and snapshot.rank <= latest.rank and snapshot != damaged
         if self._busy or not self._running or offset < 0 or exists:
             return
         self._busy = True
@@ -169,6 +172,13 @@ class Snapshotter:
             retention_ms=self._limits.retention_ms,
             now_ms=self._clock.now_ms(),
         )
-        if keep_from is not None:
-            log.info("deleting the metadata log before offset %d, epoch %d", *keep_from)
-            self._driver.step(CleanUp(snapshot=keep_from))
+        if keep_from is None:
+            return
+        try:
+            storage.inspect_snapshot(keep_from)
+        except (CorruptSnapshot, OSError) as error:
+            # It was whole when it was written. Now this node has its state in the log alone.
+            log.error("keeping the metadata log before offset %d: %s", keep_from.offset, error)
+            return
+        log.info("deleting the metadata log before offset %d, epoch %d", *keep_from)
+        self._driver.step(CleanUp(snapshot=keep_from))

@@ -161,19 +161,14 @@ class QuorumStorage:
                 self._load_snapshot(snapshot)
 
     def _load_snapshot(self, snapshot: OffsetAndEpoch) -> None:
-        data = self._disk.read_bytes(self._path(snapshot))
         try:
-            last_contained_ms = inspect_snapshot(data)
-        except CorruptSnapshot as error:
+            self._snapshots[snapshot] = self.inspect_snapshot(snapshot)
+        except CorruptSnapshot as damage:
             # Without it the log must be complete; loading fails if it is not.
-            log.error("renaming damaged snapshot %s: %s", self._path(snapshot), error)
             aside = self._path(snapshot) + CORRUPT_SUFFIX
+            log.error("%s; renaming it to %s", damage, posixpath.basename(aside))
             self._disk.rename(self._path(snapshot), aside)
             self.corrupt_snapshots.append(aside)
-            return
-        self._snapshots[snapshot] = StoredSnapshot(
-            id=snapshot, size_bytes=len(data), last_contained_ms=last_contained_ms
-        )
 
     def _skip_to_latest_snapshot(self) -> None:
         """Complete the adoption of a snapshot that a crash interrupted."""
@@ -269,6 +264,21 @@ class QuorumStorage:
         except CorruptSnapshot as error:
             raise CorruptSnapshot(f"{path}: {error}") from error
 
+    def inspect_snapshot(self, snapshot: OffsetAndEpoch, suffix: str = SUFFIX) -> StoredSnapshot:
+        """Read a snapshot's file and check that it is whole: some milliseconds.
+
+        Raises: CorruptSnapshot, which names the file; OSError.
+        """
+        path = self._path(snapshot, suffix)
+        data = self._disk.read_bytes(path)
+        try:
+            last_contained_ms = inspect_snapshot(data)
+        except CorruptSnapshot as error:
+            raise CorruptSnapshot(f"{path}: {error}") from error
+        return StoredSnapshot(
+            id=snapshot, size_bytes=len(data), last_contained_ms=last_contained_ms
+        )
+
     def read_snapshot_piece(
         self, snapshot: OffsetAndEpoch, position: int, bytes_max: int
     ) -> tuple[bytes, int]:
@@ -302,17 +312,10 @@ class QuorumStorage:
 
     def _freeze(self, snapshot: OffsetAndEpoch) -> StoredSnapshot:
         """Check the written file and rename it. Raises: CorruptSnapshot."""
-        part, path = self._path(snapshot, PART_SUFFIX), self._path(snapshot)
-        data = self._disk.read_bytes(part)
-        try:
-            last_contained_ms = inspect_snapshot(data)
-        except CorruptSnapshot as error:
-            raise CorruptSnapshot(f"{part}: {error}") from error
-        self._disk.rename(part, path)
+        stored = self.inspect_snapshot(snapshot, PART_SUFFIX)
+        self._disk.rename(self._path(snapshot, PART_SUFFIX), self._path(snapshot))
         self._disk.sync_dir(self._directory)
-        return StoredSnapshot(
-            id=snapshot, size_bytes=len(data), last_contained_ms=last_contained_ms
-        )
+        return stored
 
     def snapshot_created(self, stored: StoredSnapshot) -> None:
         """List a snapshot that `create_snapshot` wrote."""

@@ -5,6 +5,8 @@ can be down; every request and response goes through the codec. Equality with th
 committed image is what counts, and that the deltas lead there without a gap.
 """
 
+from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -18,6 +20,7 @@ from ottla.host.kraft.quorum_storage import MetadataDamaged
 from ottla.metadata.delta import ClusterDelta
 from ottla.metadata.image import EMPTY, ClusterImage
 from ottla.metadata.records import RemoveTopicRecord
+from ottla.raft.node import RETRY_BACKOFF_MAX_MS
 from ottla.wire.messages.fetch import FetchRequest
 from ottla.wire.messages.fetch_snapshot import FetchSnapshotRequest
 from tests.drawn import examples
@@ -323,6 +326,71 @@ def test_a_restart_in_the_middle_of_a_download_starts_over() -> None:
     cluster.check_equal()
     names = cluster.harness.disk.listdir("/new/__cluster_metadata-0")
     assert not [name for name in names if name.endswith(".part")]
+
+
+@pytest.mark.parametrize("bytes_max", [1 << 20, 100])
+def test_a_snapshot_that_arrives_damaged_is_rejected_and_fetched_again_later(
+    bytes_max: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    cluster = with_snapshots()
+    cluster.broker = cluster.a_broker(directory="/new", node_id=3, start=False)
+    serve = cluster.broker.sender.serve
+    begun_ms: list[int] = []
+
+    def damaging(request: Any, version: int) -> Any:
+        if not isinstance(request, FetchSnapshotRequest):
+            return serve(request, version)
+        response = serve(replace(request, max_bytes=bytes_max), version)
+        partition = response.topics[0].partitions[0]
+        if partition.position == 0:
+            begun_ms.append(cluster.harness.clock.elapsed_ms)
+        data = bytearray(partition.unaligned_records)
+        data[-1] ^= 0x40
+        damaged = replace(partition, unaligned_records=bytes(data))
+        return replace(response, topics=(replace(response.topics[0], partitions=(damaged,)),))
+
+    cluster.broker.sender.serve = damaging
+    cluster.broker.follower.start()
+    cluster.settle(10_000)
+    assert cluster.broker.failures == []
+    assert cluster.broker.storage.snapshots == []
+    pauses_ms = [later - earlier for earlier, later in pairwise(begun_ms)]
+    assert pauses_ms == sorted(pauses_ms)
+    assert pauses_ms[-1] == RETRY_BACKOFF_MAX_MS
+    offset, epoch = cluster.controller.storage.snapshots[-1].id
+    rejected = f"rejected metadata snapshot at offset {offset}, epoch {epoch}, from controller 1: "
+    warnings = [each for each in caplog.messages if each.startswith(rejected)]
+    assert len(warnings) == len(begun_ms)
+    assert ": a snapshot is damaged: " in warnings[0]
+    cluster.broker.sender.serve = serve
+    cluster.settle()
+    cluster.check_equal()
+    assert cluster.broker.storage.log.start_offset > 0
+
+
+@pytest.mark.parametrize("is_idle", [False, True])
+def test_a_controller_whose_snapshot_is_damaged_writes_another_one(
+    is_idle: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Also of the same state, where nothing was committed since."""
+    cluster = with_snapshots()
+    cluster.controller.log._snapshotter.take()
+    cluster.harness.workers.run()
+    storage = cluster.controller.storage
+    damaged = storage.snapshots[-1]
+    if not is_idle:
+        cluster.write(60)
+    cluster.harness.disk.corrupt(storage.snapshot_file(damaged.id), 70, b"\xff\xff")
+    cluster.broker = cluster.a_broker(directory="/new", node_id=3)
+    cluster.settle()
+    cluster.check_equal()
+    errors = [each.getMessage() for each in caplog.records if each.levelname == "ERROR"]
+    assert errors
+    assert all(f" {storage.snapshot_file(damaged.id)}: a snapshot is " in each for each in errors)
+    latest = storage.snapshots[-1].id
+    assert (latest == damaged.id) is is_idle
+    storage.inspect_snapshot(latest)
+    assert cluster.controller.failures == []
 
 
 def test_a_broker_takes_snapshots_of_its_own_and_starts_from_them() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from ottla.base.errors import Error
 from ottla.base.ids import METADATA_TOPIC, METADATA_TOPIC_ID, Uuid
-from ottla.base.pending import Pending
+from ottla.base.pending import Pending, nothing
 from ottla.broker.api import k55_describe_quorum, k59_fetch_snapshot
 from ottla.host.kraft.quorum_server import QuorumServer
 from ottla.raft.batches import read_batches
@@ -294,6 +294,27 @@ def test_a_snapshot_whose_file_is_gone_is_a_storage_error() -> None:
     assert only(piece(controller, snapshot)).error_code == Error.KAFKA_STORAGE_ERROR
 
 
+def test_nothing_of_a_damaged_snapshot_is_sent_and_another_one_is_offered(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    controller, snapshot = with_snapshot()
+    (stored,) = controller.storage.snapshots
+    path = controller.storage.snapshot_file(stored.id)
+    controller.write(a_topic(99))
+    controller.harness.workers.run()
+    controller.harness.disk.corrupt(path, 200, b"\xff\xff")
+    refused = only(piece(controller, snapshot))
+    assert refused.error_code == Error.SNAPSHOT_NOT_FOUND
+    assert bytes(refused.unaligned_records) == b""  # type: ignore[arg-type]
+    (line,) = [each.getMessage() for each in caplog.records if each.levelname == "ERROR"]
+    assert line.startswith(f"metadata snapshot not sent to replicas: {path}: ")
+    controller.harness.workers.run()
+    offered = partition_of(fetched(controller)).snapshot_id
+    assert offered.end_offset > snapshot.end_offset
+    again = snapshot_wire.SnapshotId(end_offset=offered.end_offset, epoch=offered.epoch)
+    assert only(piece(controller, again)).error_code == Error.NONE
+
+
 # -- DescribeQuorum ----------------------------------------------------------------------------
 
 
@@ -340,6 +361,7 @@ def test_nodes_come_with_version_2() -> None:
     controller = running()
     quorum = QuorumServer(
         controller.log._driver,
+        nothing,
         cluster_id=CLUSTER_ID,
         clock=controller.harness.clock,
         nodes=lambda: {1: (("CONTROLLER", "here", 9093),)},

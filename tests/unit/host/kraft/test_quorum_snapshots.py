@@ -1,8 +1,11 @@
-"""A snapshot that is completed after a newer one was fetched is deleted.
+"""A snapshot that is completed after a newer one was fetched is deleted. A damaged one deletes
+nothing.
 
 Method: the real follower and controllers over one disk in memory; the thread that writes the
 snapshot runs when the test lets it.
 """
+
+import pytest
 
 from ottla.host.kraft.quorum_snapshots import SnapshotLimits
 from ottla.raft.log_view import NeedsSnapshot, Valid
@@ -73,3 +76,36 @@ def test_the_next_snapshot_is_taken_as_ever() -> None:
     assert latest is not None
     assert latest.rank > before.rank
     assert broker.storage.snapshots[-1].id == latest
+
+
+def test_the_log_before_a_damaged_snapshot_is_kept(caplog: pytest.LogCaptureFixture) -> None:
+    harness = Harness()
+    limits = SnapshotLimits(interval_ms=0, retention_bytes=-1, retention_ms=50)
+    controller = Controller(harness, limits=limits)
+    harness.workers.run()
+    storage = controller.storage
+
+    def begin_snapshot(number: int) -> None:
+        harness.clock.elapsed_ms += 100
+        controller.write(a_topic(number))
+        harness.workers.run()
+        controller.log._snapshotter.take()
+
+    begin_snapshot(1)
+    harness.workers.run()
+    begin_snapshot(2)
+    work, done = harness.workers.waiting.popleft()
+    damaged = work()
+    assert done is not None
+    harness.disk.corrupt(storage.snapshot_file(damaged.id), 70, b"\xff\xff")
+    done(damaged)
+    assert storage.log.start_offset == 0
+    assert len(storage.snapshots) == 2
+    path = storage.snapshot_file(damaged.id)
+    kept = f"keeping the metadata log before offset {damaged.id.offset}: {path}: "
+    assert [each.startswith(kept) for each in caplog.messages] == [True]
+
+    begin_snapshot(3)
+    harness.workers.run()
+    (newest,) = storage.snapshots
+    assert storage.log.start_offset == newest.id.offset > damaged.id.offset

@@ -35,7 +35,7 @@ from ottla.base.timers import Timer, Timers, aligned
 from ottla.broker.ports import Listeners
 from ottla.controller.metadata_port import Appended, Committed, Fenced
 from ottla.controller.step import Step
-from ottla.host.kraft.quorum_driver import QuorumDriver, QuorumLinks
+from ottla.host.kraft.quorum_driver import WITHIN_A_STEP, QuorumDriver, QuorumLinks
 from ottla.host.kraft.quorum_replay import decode_batches, image_of, load_image, replay_batches
 from ottla.host.kraft.quorum_server import QuorumServer
 from ottla.host.kraft.quorum_snapshots import SnapshotLimits, Snapshotter
@@ -240,6 +240,8 @@ class MetadataLog:
         last = self._queue[-1] if self._queue else self._publishing
         if not batches and last is None:
             return completed(Committed(()))
+        # Before anything is queued: the runtime answers that nothing was written.
+        assert not self._driver.is_stepping, WITHIN_A_STEP
         deltas = self._replayed(batches)
         for delta, (_records, values) in zip(deltas, batches, strict=True):
             last = self._enqueue(delta.image.position[0] + 1, delta, batch_bytes(values))

@@ -49,6 +49,9 @@ from ottla.raft.values import OffsetAndEpoch, ReplicaKey
 log = logging.getLogger(__name__)
 
 
+WITHIN_A_STEP = "proposed within a step: the batch would wait for its end and have no offset yet"
+
+
 class QuorumListener(Protocol):
     """The state machine over the log. All calls come on the loop, between steps, in order.
 
@@ -182,12 +185,18 @@ class QuorumDriver:
             DeletePrefix: lambda effect: storage.delete_before(effect.snapshot),
         }
 
+    @property
+    def is_stepping(self) -> bool:
+        """Tell whether a step is under way: whatever its effects call must not propose."""
+        return self._stepping
+
     def start(self) -> None:
         """Begin: become a candidate, or fetch."""
         self.step(Start(now_ms=self._clock.monotonic_ms(), wall_ms=self._clock.now_ms()))
 
     def propose(self, values: tuple[bytes, ...]) -> int:
-        """Append one batch; return the offset after it. Only for a leader."""
+        """Append one batch; return the offset after it. Only for a leader, and between steps."""
+        assert not self._stepping, WITHIN_A_STEP
         assert self.node.is_leader
         self.step(Propose(values=values, wall_ms=self._clock.now_ms()))
         return self.node.log.end_offset

@@ -13,6 +13,7 @@ from ottla.base.errors import Error
 from ottla.base.ids import Uuid
 from ottla.controller.step import Decision, Step
 from ottla.host.kraft.metadata_log import RECORDS_PER_STEP_MAX
+from ottla.host.kraft.quorum_driver import WITHIN_A_STEP
 from ottla.host.kraft.quorum_replay import load_image
 from ottla.host.kraft.quorum_snapshots import SnapshotLimits
 from ottla.metadata.delta import ClusterDelta
@@ -28,7 +29,8 @@ from ottla.metadata.records import (
 )
 from ottla.raft.snapshots import parse_snapshot_name
 from ottla.testing.disk import keep_nothing
-from tests.unit.host.harness import Harness
+from tests.unit.host.harness import Harness, a_connection
+from tests.unit.host.kraft.test_quorum_server import fetch_request
 from tests.unit.host.quorum_harness import CONTROLLER_DIR, Controller, a_config, a_topic
 
 METADATA_DIR = f"{CONTROLLER_DIR}/__cluster_metadata-0"
@@ -116,6 +118,31 @@ def test_decisions_during_a_flush_share_the_next_one() -> None:
     assert len(controller.harness.workers.waiting) == 1
     controller.harness.workers.run(1)
     assert all(answer.done for answer in answers)
+
+
+def test_a_decision_within_a_step_of_the_quorum_fails_and_nothing_is_written(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """A delayed fetch is answered within a step: its offsets would not be those that are given."""
+    controller = running()
+    fetched = controller.serve(
+        fetch_request(controller.storage.log.end_offset, 1, wait_ms=5_000), 17, a_connection("c2")
+    )
+    within: list[Any] = []
+    fetched.then(lambda _: within.append(controller.write(a_topic(2))))
+    outside = controller.write(a_topic(1))
+    controller.harness.workers.run()
+    assert outside.value == "done"
+    (refused,) = within
+    assert refused.value.error is Error.UNKNOWN_SERVER_ERROR
+    assert WITHIN_A_STEP in caplog.text
+    after = controller.write(a_topic(3))
+    assert controller.log.image.position[0] + 1 == controller.storage.log.end_offset
+    controller.harness.workers.run()
+    assert after.value == "done"
+    assert names(controller.log.committed_image) == ["topic-1", "topic-3"]
+    assert names(load_image(controller.storage)) == ["topic-1", "topic-3"]
+    assert controller.failures == []
 
 
 def test_a_record_that_the_image_cannot_take_is_never_written() -> None:

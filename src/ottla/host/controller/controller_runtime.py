@@ -4,7 +4,9 @@ A decision is made on the back end's image. Where the back end is pipelined that
 that was appended, and a decision is made at once; elsewhere decisions are queued, and each one is
 appended before the next one is made. After a conflict with another writer, or where it is unknown
 whether it was written, it is decided again on what is stored now; so a decider may be called
-several times, and only its last decision counts. Replies and effects come in the order of the
+several times, and only its last decision counts. A step may go first: what follows from a change
+that others made is decided before what is queued, which must not be decided between the two.
+Replies and effects come in the order of the
 decisions, once the records are committed, and after all listeners were called; a decision that
 fails is answered at once.
 
@@ -61,6 +63,7 @@ class _QueuedDecision(Generic[R]):
     decide: Callable[[ClusterImage], Decision[R]]
     deadline_ms: int | None
     since_ms: int
+    goes_first: bool = False
     answer: Pending[R | ApiError] = field(default_factory=Pending)
     attempts: int = 0
     is_queued: bool = False
@@ -93,6 +96,8 @@ class ControllerRuntime:
         self._on_fenced = on_fenced
         self._on_effect = on_effect
         self._queue: deque[_QueuedDecision[Any]] = deque()
+        self._first: deque[_QueuedDecision[Any]] = deque()
+        """Decided before the queue."""
         self._under_way: dict[_QueuedDecision[Any], None] = {}
         self._hold_count = 0
         self._subscribers: list[Callable[[ClusterDelta], None]] = []
@@ -117,12 +122,12 @@ class ControllerRuntime:
     @property
     def idle(self) -> bool:
         """Tell whether nothing is under way and nothing is queued."""
-        return not self._under_way and not self._queue
+        return not self._under_way and not self.queue_size
 
     @property
     def queue_size(self) -> int:
         """Return the number of queued decisions, without those under way."""
-        return len(self._queue)
+        return len(self._first) + len(self._queue)
 
     # -- decisions -----------------------------------------------------------------------------
 
@@ -133,25 +138,36 @@ class ControllerRuntime:
 
         `deadline_ms` is monotonic and checked at the turn: REQUEST_TIMED_OUT.
         """
-        queued: _QueuedDecision[R] = _QueuedDecision(
-            decide, deadline_ms, self._clock.monotonic_ms()
+        return self._run(_QueuedDecision(decide, deadline_ms, self._clock.monotonic_ms()))
+
+    def run_step(
+        self, decide: Callable[[ClusterImage], Step], *, first: bool = False
+    ) -> Pending[ApiError | None]:
+        """Decide without a request; a failure is logged. `first`: before what is queued."""
+        queued: _QueuedDecision[None] = _QueuedDecision(
+            lambda image: Decision(decide(image), None),
+            deadline_ms=None,
+            since_ms=self._clock.monotonic_ms(),
+            goes_first=first,
         )
+        answer = self._run(queued)
+        answer.then(_note_failure)
+        return answer
+
+    def _run(self, queued: _QueuedDecision[R]) -> Pending[R | ApiError]:
         if not self.active:
             queued.answer.complete(ApiError(Error.NOT_CONTROLLER))
             return queued.answer
         queued.is_queued = True
-        self._queue.append(queued)
+        self._queue_of(queued).append(queued)
         self._decide_next()
         if queued.is_queued:
             # While nothing can be written, timed-out requests would pile up.
             queued.answer.then(lambda _: self._drop(queued))
         return queued.answer
 
-    def run_step(self, decide: Callable[[ClusterImage], Step]) -> Pending[ApiError | None]:
-        """Decide without a request; a failure is logged."""
-        answer: Pending[ApiError | None] = self.run(lambda image: Decision(decide(image), None))
-        answer.then(_note_failure)
-        return answer
+    def _queue_of(self, queued: _QueuedDecision[Any]) -> deque[_QueuedDecision[Any]]:
+        return self._first if queued.goes_first else self._queue
 
     def resign(self) -> None:
         """End the epoch: decisions are answered NOT_CONTROLLER; nothing is decided any more.
@@ -161,8 +177,9 @@ class ControllerRuntime:
         if not self.active:
             return
         self.active = False
-        waiting = [*self._under_way, *self._queue]
+        waiting = [*self._under_way, *self._first, *self._queue]
         self._under_way.clear()
+        self._first.clear()
         self._queue.clear()
         for queued in waiting:
             queued.is_queued = False
@@ -171,7 +188,7 @@ class ControllerRuntime:
     def _drop(self, queued: _QueuedDecision[Any]) -> None:
         if queued.is_queued:
             queued.is_queued = False
-            self._queue.remove(queued)
+            self._queue_of(queued).remove(queued)
 
     def _decide_next(self) -> None:
         """Decide what is queued.
@@ -184,8 +201,8 @@ class ControllerRuntime:
             return
         self._hold_count += 1
         try:
-            while self._queue and self.active and (is_pipelined or not self._under_way):
-                queued = self._queue.popleft()
+            while self.queue_size and self.active and (is_pipelined or not self._under_way):
+                queued = (self._first or self._queue).popleft()
                 queued.is_queued = False
                 self._under_way[queued] = None
                 self._decide(queued)
@@ -241,7 +258,7 @@ class ControllerRuntime:
                 )
             del self._under_way[queued]
             queued.is_queued = True
-            self._queue.appendleft(queued)
+            self._queue_of(queued).appendleft(queued)
         self._decide_next()
 
     def _answer(self, queued: _QueuedDecision[Any], reply: Any) -> None:

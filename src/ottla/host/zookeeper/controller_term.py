@@ -295,7 +295,9 @@ class ControllerTerm:
         self._follow_configurations(topics_to_check(delta, self._environment.context.mode))
         if _brokers_changed(delta):
             self._log_older_brokers(delta.changed_brokers)
-            runtime.run_step(lambda image: process_broker_change(image, config, delta))
+            # Nothing may be decided on the new registrations before: a state that is written with
+            # them says that its replicas run as these processes (`restarted_replicas`).
+            runtime.run_step(lambda image: process_broker_change(image, config, delta), first=True)
             runtime.run_step(lambda image: bring_online(image, config))
         elif _has_new_partitions(delta) or _is_restored(delta):
             runtime.run_step(lambda image: bring_online(image, config))

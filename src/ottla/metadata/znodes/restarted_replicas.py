@@ -17,10 +17,10 @@ writes alone does not show it, because a write may be under way while a broker r
 A state from one of Kafka's controllers has no epochs. It is about the previous process where it was
 written before the registration.
 
-Kafka's controllers check neither: such a broker leads on in its former leader epoch.
+A controller that has read a new registration decides on it before all else: another change of the
+partition would have the new epoch, and could be the last that it writes.
 
-Not done: a controller that has read the new registration may write another change of the partition,
-with the new epoch, before the election, and die between the two.
+Kafka's controllers check neither: such a broker leads on in its former leader epoch.
 """
 
 from collections.abc import Mapping

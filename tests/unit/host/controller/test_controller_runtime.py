@@ -102,6 +102,25 @@ def test_the_next_decision_rests_on_what_the_one_before_wrote(harness: Harness) 
     assert ids(harness.stored.image) == 30
 
 
+def test_a_step_that_goes_first_is_decided_before_what_is_queued(harness: Harness) -> None:
+    """Also before what a conflict has put back, which was decided on an older image."""
+
+    def to(number: int) -> Callable[[ClusterImage], Step]:
+        return lambda image: Step((ids_record(ids(image) * 10 + number),))
+
+    conflict = Conflict(frozenset({"ids"}))
+    harness.store.faults.append(Fault(answer=conflict, others=(ids_record(1),)))
+    harness.store.hold()
+    harness.run(lambda image: Decision(to(4)(image), "under way"))
+    harness.run(lambda image: Decision(to(5)(image), "queued"))
+    for number in (2, 3):
+        harness.runtime.run_step(to(number), first=True)
+    assert harness.runtime.queue_size == 3
+    harness.store.release()
+    assert ids(harness.stored.image) == 12345
+    assert harness.runtime.idle
+
+
 def test_a_conflict_is_decided_again_on_what_is_stored(harness: Harness) -> None:
     conflict = Fault(answer=Conflict(frozenset({"ids"})), others=(ids_record(500),))
     harness.store.faults += [conflict] * 25
@@ -149,6 +168,15 @@ def test_kafka_1096_a_controller_that_was_paused_over_an_election_writes_nothing
     assert answer.value.error is Error.NOT_CONTROLLER
     assert "fenced" in harness.seen
     assert ids(harness.stored.image) == 10
+
+
+def test_a_step_that_goes_first_is_not_decided_after_the_term(harness: Harness) -> None:
+    harness.store.hold()
+    harness.run(take_ten)
+    answer = harness.runtime.run_step(lambda image: pytest.fail("decided"), first=True)
+    harness.runtime.resign()
+    assert text(answer.value) == "NOT_CONTROLLER"
+    assert harness.runtime.idle
 
 
 def test_the_queue_is_answered_at_once_on_resign(harness: Harness) -> None:

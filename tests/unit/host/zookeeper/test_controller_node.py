@@ -6,18 +6,21 @@ Method: real controllers on a simulated ZooKeeper, fake brokers that record requ
 import pytest
 
 from ottla.base.errors import ApiError, Error
-from ottla.base.ids import NO_LEADER, Uuid
+from ottla.base.ids import NO_LEADER, NO_UUID, Uuid
+from ottla.controller.partitions.isr import IsrChange, alter_partition
 from ottla.controller.step import Decision, Step
 from ottla.controller.zookeeper.controlled_shutdown import controlled_shutdown
 from ottla.metadata.image import ClusterImage
 from ottla.metadata.records import ConfigRecord, PartitionChangeRecord
 from ottla.metadata.topics import DIRECTORY_LOST
 from ottla.metadata.znodes import multis, paths
+from ottla.metadata.znodes.partition_state import decode_state
 from ottla.metadata.znodes.topic import Assignment, encode_topic
 from ottla.wire.messages import leader_and_isr as lai
 from ottla.wire.messages import update_metadata as update
 
 from .controller_harness import ControllerHarness
+from .test_controller_requests import set_isr
 
 
 @pytest.fixture
@@ -104,6 +107,48 @@ def test_a_restart_while_a_controller_takes_over_ends_the_previous_leaderships(
         sim.settle()
         assert sim.leader_epochs.sent_too_early == []
         assert sim.nodes[2].led("t").leader == 3
+
+
+def test_a_restart_is_decided_on_before_what_is_queued() -> None:
+    """A state that is written between the two has the new broker epoch beside the former ISR: the
+    next controller took the new process for the one that was in sync."""
+    sim = ControllerHarness()
+    sim.start(1, 2, 3, 4)
+    sim.create("t", (2, 3, 4))
+    sim.create("u", (2, 4))
+    set_isr(sim, "t", (2, 3))
+    sim.settle()
+    controller, brokers, before = sim.controller.controller, sim.image.brokers, sim.partition("t")
+    moved = IsrChange(
+        topic_id=sim.image.topics.id_of("t") or NO_UUID,
+        partition_id=0,
+        leader_epoch=before.leader_epoch,
+        partition_epoch=before.partition_epoch,
+        isr=tuple((each, brokers[each].epoch) for each in (2, 3, 4)),
+    )
+
+    def other(image: ClusterImage) -> Decision[None]:
+        found = image.topics.by_name("u")
+        assert found is not None
+        isr = (2,) if len(found.partitions[0].isr) == 2 else (2, 4)
+        record = PartitionChangeRecord(topic_id=found.id, partition_id=0, isr=isr)
+        return Decision(Step((record,)), None)
+
+    sim.nodes[3].bounce()
+    for _ in range(10):
+        controller.run(other)
+    controller.run(
+        lambda image: alter_partition(
+            image, [moved], broker_id=2, broker_epoch=brokers[2].epoch, context=controller.context
+        )
+    )
+    written = decode_state("t", 0, sim.data(paths.state("t", 0)) or b"")
+    state = written
+    while state == written:
+        sim.scheduler.run_until(sim.scheduler.now_us + 50)
+        state = decode_state("t", 0, sim.data(paths.state("t", 0)) or b"")
+    assert sim.image.brokers[3].epoch > brokers[3].epoch
+    assert state.isr == (2,)
 
 
 def test_another_broker_takes_over(sim: ControllerHarness) -> None:

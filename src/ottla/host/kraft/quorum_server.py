@@ -236,12 +236,10 @@ class QuorumServer:
             if requested.position == 0:
                 storage.inspect_snapshot(snapshot)
             data, size = storage.read_snapshot_piece(snapshot, requested.position, bytes_max)
-        except CorruptSnapshot as damage:
+        except (CorruptSnapshot, OSError) as damage:
             log.error("metadata snapshot not sent to replicas: %s; writing a new one", damage)
             self._replace_snapshot(snapshot)
             return self._snapshot_error(METADATA_TOPIC, requested, Error.SNAPSHOT_NOT_FOUND)
-        except OSError:
-            return self._snapshot_error(METADATA_TOPIC, requested, Error.KAFKA_STORAGE_ERROR)
         if requested.position >= size:
             return self._snapshot_error(METADATA_TOPIC, requested, Error.POSITION_OUT_OF_RANGE)
         return self._snapshot_answer(METADATA_TOPIC, requested, Error.NONE, data, size)

@@ -5,6 +5,7 @@ can be down; every request and response goes through the codec. Equality with th
 committed image is what counts, and that the deltas lead there without a gap.
 """
 
+import errno
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
@@ -369,8 +370,9 @@ def test_a_snapshot_that_arrives_damaged_is_rejected_and_fetched_again_later(
 
 
 @pytest.mark.parametrize("is_idle", [False, True])
+@pytest.mark.parametrize("is_readable", [True, False])
 def test_a_controller_whose_snapshot_is_damaged_writes_another_one(
-    is_idle: bool, caplog: pytest.LogCaptureFixture
+    is_idle: bool, is_readable: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Also of the same state, where nothing was committed since."""
     cluster = with_snapshots()
@@ -380,13 +382,18 @@ def test_a_controller_whose_snapshot_is_damaged_writes_another_one(
     damaged = storage.snapshots[-1]
     if not is_idle:
         cluster.write(60)
-    cluster.harness.disk.corrupt(storage.snapshot_file(damaged.id), 70, b"\xff\xff")
+    path = storage.snapshot_file(damaged.id)
+    if is_readable:
+        cluster.harness.disk.corrupt(path, 70, b"\xff\xff")
+    else:
+        cluster.harness.disk.fail("read_bytes", errno.EIO, path=path)
     cluster.broker = cluster.a_broker(directory="/new", node_id=3)
     cluster.settle()
     cluster.check_equal()
     errors = [each.getMessage() for each in caplog.records if each.levelname == "ERROR"]
     assert errors
-    assert all(f" {storage.snapshot_file(damaged.id)}: a snapshot is " in each for each in errors)
+    damage = f" {path}: a snapshot is " if is_readable else f"'{path}'"
+    assert all(damage in each for each in errors)
     latest = storage.snapshots[-1].id
     assert (latest == damaged.id) is is_idle
     storage.inspect_snapshot(latest)

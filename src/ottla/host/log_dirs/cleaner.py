@@ -77,7 +77,7 @@ class _Child:
     def run(self) -> None:
         try:
             self._work()
-        except OSError as error:
+        except (OSError, MemoryError) as error:
             # Of the process or its pipes; one of the disk is a result.
             self._on_result(CleanerDied(f"the cleaning process failed: {error}"))
         except Exception as error:

@@ -6,7 +6,8 @@ and rewriting is done by the runner, in other processes. A cleaning is aborted, 
 removed, if its log is truncated, deleted, reconfigured or taken offline meanwhile.
 
 No log keeps others from being cleaned: one whose cleaning failed for want of space or memory, or
-was killed, is cleaned again, but after all others; after any other failure it is uncleanable.
+was killed, is cleaned again after a pause, which doubles with each failure in a row; after any
+other failure it is uncleanable.
 
 The clean offset moves once the new names are durable, never before: otherwise an older value that
 came back with its old segment would not be cleaned again.
@@ -19,7 +20,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Final, Protocol, TypeVar
+from typing import Final, NamedTuple, Protocol, TypeVar
 
 from ottla.base.ports import Dice
 from ottla.base.timers import Timer
@@ -42,6 +43,9 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 Result = CleanedSegment | CleaningEnd | BaseException
+
+DOUBLINGS_MAX: Final = 6
+"""Of `log.cleaner.backoff.ms` after failures: with its default a pause lasts at most 16 min."""
 
 NO_SPACE: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 
@@ -89,6 +93,13 @@ class _Cleaning:
         self.cancel: Callable[[], None] | None = None
 
 
+class _Failures(NamedTuple):
+    """How often the cleaning of a log has failed in a row, and until when it is not repeated."""
+
+    in_a_row: int
+    until_ms: int
+
+
 class LogCleaner:
     """See the module. `settings` is called each time, so a change takes effect at once."""
 
@@ -109,8 +120,8 @@ class LogCleaner:
         self._under_way: list[_Cleaning] = []
         self._uncleanable: dict[PartitionLog, object] = {}
         """Uncleanable logs, until their configuration changes or the broker restarts."""
-        self._failures: dict[PartitionLog, int] = {}
-        """How often the cleaning of each log has failed in a row, if that may pass."""
+        self._failures: dict[PartitionLog, _Failures] = {}
+        """Of the logs whose last cleaning has failed in a way that may pass."""
         self._unreadable: dict[PartitionLog, tuple[tuple[int, ...], int]] = {}
         """The batches that the last cleaning of each log could not decode."""
         log_dirs.on_log_removed = self._retired
@@ -150,7 +161,7 @@ class LogCleaner:
         self._failures = _of(logs, self._failures)
         self._unreadable = _of(logs, self._unreadable)
         due = [found for log in logs if (found := self._due(log))]
-        due.sort(key=lambda found: (self._failures.get(found.log, 0), -found.dirty_ratio))
+        due.sort(key=lambda found: found.dirty_ratio, reverse=True)
         for found in due[:free]:
             self._begin(found, settings)
 
@@ -158,6 +169,9 @@ class LogCleaner:
         if not log.config.compacts or any(each.log is log for each in self._under_way):
             return None
         if self._uncleanable.get(log) is log.config:
+            return None
+        failures = self._failures.get(log)
+        if failures is not None and self._ports.clock.monotonic_ms() < failures.until_ms:
             return None
         if log.local.swap is not None:
             return None  # Of an aborted cleaning: what a new one would read is being renamed.
@@ -322,7 +336,7 @@ class LogCleaner:
         if isinstance(error, OSError) and error.errno not in NO_SPACE:
             self._ports.on_failure(log, error)
         elif isinstance(error, OSError | CleanerDied):
-            self._failures[log] = self._failures.get(log, 0) + 1
+            self._pause(log)
             logger.warning("Cleaning %s failed: %s; retrying later", log.name, error)
         else:
             self._uncleanable[log] = log.config
@@ -334,6 +348,12 @@ class LogCleaner:
                 # Another error than this one is a fault of the cleaner.
                 exc_info=None if isinstance(error, CleaningFailed) else error,
             )
+
+    def _pause(self, log: PartitionLog) -> None:
+        before = self._failures.get(log)
+        in_a_row = 1 if before is None else before.in_a_row + 1
+        pause_ms = self._settings().backoff_ms * 2 ** min(in_a_row, DOUBLINGS_MAX)
+        self._failures[log] = _Failures(in_a_row, self._ports.clock.monotonic_ms() + pause_ms)
 
     def _abort(self, cleaning: _Cleaning) -> None:
         self._over(cleaning)

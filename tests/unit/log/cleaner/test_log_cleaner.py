@@ -18,7 +18,7 @@ from ottla.log.indexes.time_index import NO_TIMESTAMP
 from ottla.log.partition_log import PartitionLog
 from ottla.log.remote_prefix import RemotePrefix
 from ottla.records.control import build_marker
-from tests.unit.log.cleaner_storage import COMPACT, DELETE_RETENTION_MS, Storage
+from tests.unit.log.cleaner_storage import COMPACT, DELETE_RETENTION_MS, SETTINGS, Storage
 from tests.unit.log.support import batch, max_timestamp_offset, offset_for_timestamp, produced
 
 CHECKPOINT = "/d1/cleaner-offset-checkpoint"
@@ -275,7 +275,7 @@ def test_a_full_disk_is_tried_again_and_damage_is_not(storage: Storage) -> None:
     storage.cleaner.start_cleanings()
     assert len(storage.rows()) == 30
     assert not [name for name in storage.names() if name.endswith(".tmp")]
-    storage.env.pass_ms(1_000)
+    storage.env.pass_ms(2 * SETTINGS.backoff_ms)
     assert len(storage.rows()) == 3
 
     fill(storage)
@@ -301,7 +301,7 @@ def with_another_log(storage: Storage) -> PartitionLog:
     return other
 
 
-def test_a_cleaning_that_was_killed_is_repeated_after_all_others(
+def test_a_cleaning_that_was_killed_is_repeated_after_a_pause_in_which_others_are_cleaned(
     storage: Storage, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The kernel ends the process that takes the most memory: the dirtiest log's, each time."""
@@ -314,7 +314,28 @@ def test_a_cleaning_that_was_killed_is_repeated_after_all_others(
     assert "Cleaning t-0 failed: killed; retrying later" in caplog.text
     storage.runner.results.clear()
     storage.cleaner.start_cleanings()
+    assert storage.log.clean_offset == 0
+    storage.env.pass_ms(2 * SETTINGS.backoff_ms)
     assert storage.log.clean_offset == 30
+
+
+def test_the_pause_doubles_with_each_failure_until_a_cleaning_succeeds(storage: Storage) -> None:
+    jobs = storage.runner.jobs
+    storage.cleaner.start()
+    for _ in range(2):
+        fill(storage)
+        storage.roll()
+        storage.runner.results[storage.log.directory] = CleanerDied("killed")
+        tried: list[int] = []
+        for check in range(1, 33):
+            count = len(jobs)
+            storage.env.pass_ms(SETTINGS.backoff_ms)
+            tried += [check] * (len(jobs) - count)
+        assert tried == [1, 3, 7, 15, 31]
+        storage.runner.results.clear()
+        for _ in range(32):
+            storage.env.pass_ms(SETTINGS.backoff_ms)
+        assert storage.log.clean_offset == storage.log.log_end_offset
 
 
 def test_a_fault_of_the_cleaner_makes_a_log_uncleanable(

@@ -223,8 +223,8 @@ class Segment:
         A failed write leaves bytes in the file alone; noting the batches may fail in the middle.
         Raises: OSError.
         """
-        positions = self._recent_positions
-        is_noted = bool(positions) and positions[-1] >= size
+        lasts, positions = self._recent_lasts, self._recent_positions
+        is_noted = len(lasts) != len(positions) or (bool(positions) and positions[-1] >= size)
         self.size = size
         file = self.log.file()
         if file.size() != size:

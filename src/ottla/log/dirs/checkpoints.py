@@ -8,8 +8,10 @@ import json
 from collections.abc import Iterable, Mapping
 
 from ottla.base.ports import Disk
+from ottla.log import names
 
 VERSION = 0
+OFFSET_MAX = 2**63 - 1
 
 TopicPartition = tuple[str, int]
 
@@ -51,11 +53,17 @@ def encode_offsets(offsets: Mapping[TopicPartition, int]) -> bytes:
 
 def decode_offsets(data: bytes) -> dict[TopicPartition, int]:
     """Return the offsets by partition. Raises: MalformedFile."""
-    entries = decode_checkpoint(data, 3)
-    try:
-        return {(topic, int(partition)): int(offset) for topic, partition, offset in entries}
-    except ValueError as error:
-        raise MalformedFile(f"an offset checkpoint's entry is no number: {error}") from None
+    found: dict[TopicPartition, int] = {}
+    for topic, partition, text in decode_checkpoint(data, 3):
+        try:
+            key, offset = (topic, int(partition)), int(text)
+        except ValueError as error:
+            raise MalformedFile(f"an offset checkpoint's entry is no number: {error}") from None
+        if not (0 <= key[1] <= names.PARTITION_MAX and 0 <= offset <= OFFSET_MAX) or key in found:
+            entry = f"{topic} {partition} {text}"
+            raise MalformedFile(f"an offset checkpoint's entry is impossible, or repeated: {entry}")
+        found[key] = offset
+    return found
 
 
 def read_offsets(disk: Disk, path: str) -> dict[TopicPartition, int]:

@@ -7,7 +7,7 @@ the first is damaged before the next start.
 import pytest
 
 from ottla.log import names
-from ottla.log.dirs.checkpoints import decode_running
+from ottla.log.dirs.checkpoints import decode_running, encode_checkpoint
 from ottla.log.dirs.damaged_checkpoints import CONSEQUENCES
 from ottla.log.dirs.log_dir import ALL_CHECKPOINTS
 from ottla.log.dirs.log_dirs import LogDirs
@@ -82,6 +82,21 @@ def test_damage_is_logged_with_its_reason_and_counted(
     assert line.startswith(f"{path} is damaged (an offset checkpoint's entry is no number: ")
     assert line.endswith(CONSEQUENCES[name])
     assert dirs.damaged_checkpoints == 1
+
+
+@pytest.mark.parametrize(
+    "entries",
+    [("t 0 -5",), (f"t 0 {2**63}",), ("t -1 2",), (f"t {2**31} 2",), ("t 0 2", "t 0 9")],
+    ids=["negative", "too large", "no partition", "no partition either", "two"],
+)
+def test_an_impossible_entry_is_damage(
+    entries: tuple[str, ...], caplog: pytest.LogCaptureFixture
+) -> None:
+    node = left_behind(clean=True)
+    node.disk.write_atomic(f"/d1/{names.LOG_STARTS}", encode_checkpoint(entries))
+    dirs, _ = node.start()
+    assert [each.path for each in dirs.offline_dirs] == ["/d1"]
+    assert f"{entries[-1]})" in errors(caplog)[0]
 
 
 @pytest.mark.parametrize("name", ALL_CHECKPOINTS)

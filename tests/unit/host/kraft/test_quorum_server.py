@@ -288,10 +288,10 @@ def test_an_unknown_snapshot_and_another_cluster() -> None:
     assert refused.error_code == Error.INCONSISTENT_CLUSTER_ID
 
 
-def test_a_snapshot_whose_file_is_gone_is_a_storage_error() -> None:
+def test_a_snapshot_whose_file_cannot_be_read_is_not_found() -> None:
     controller, snapshot = with_snapshot()
     controller.harness.disk.fail("open", path=".checkpoint", times=None)
-    assert only(piece(controller, snapshot)).error_code == Error.KAFKA_STORAGE_ERROR
+    assert only(piece(controller, snapshot)).error_code == Error.SNAPSHOT_NOT_FOUND
 
 
 def test_nothing_of_a_damaged_snapshot_is_sent_and_another_one_is_offered(

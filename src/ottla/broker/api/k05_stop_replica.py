@@ -111,10 +111,8 @@ def _delete(
         for name, ids in to_delete.items():
             failures = [removed[each, name[1]] for each in ids]
             # The second: of directories that failed after the replica was removed.
-            offline = {
-                *unconfirmed_ids(broker, zk_metadata.facts, name),
-                *broker.log_dirs.offline_topic_ids(*name),
-            }
+            unconfirmed = unconfirmed_ids(broker, zk_metadata.facts, name)
+            offline = unconfirmed | broker.log_dirs.offline_topic_ids(*name)
             if ids & offline or any(_counts(broker, each) for each in failures):
                 error = next((each for each in failures if each is not None), OFFLINE_LOG_DIR)
                 failed[name] = Failure(f"{name[0]}-{name[1]}", error)

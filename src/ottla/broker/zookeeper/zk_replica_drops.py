@@ -57,13 +57,13 @@ def note_unconfirmed(facts: ZkMetadata, replicas: Iterable[tuple[PartitionName, 
         facts.unconfirmed_deletions.setdefault(name, set()).add(topic_id)
 
 
-def unconfirmed_ids(broker: Broker, facts: ZkMetadata, name: PartitionName) -> Collection[Uuid]:
+def unconfirmed_ids(broker: Broker, facts: ZkMetadata, name: PartitionName) -> set[Uuid]:
     """Return the topics whose replica of that name may be in a log directory that is offline.
 
     While all are online, what was offline was the replica alone, for damage or as its name was
     taken, and is deleted as others are.
     """
-    return facts.unconfirmed_deletions.get(name, ()) if broker.log_dirs.offline_dirs else ()
+    return facts.unconfirmed_deletions.get(name, set()) if broker.log_dirs.offline_dirs else set()
 
 
 def _offline(broker: Broker, image: ClusterImage, name: PartitionName) -> set[Uuid]:

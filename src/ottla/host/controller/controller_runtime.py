@@ -6,9 +6,8 @@ appended before the next one is made. After a conflict with another writer, or w
 whether it was written, it is decided again on what is stored now; so a decider may be called
 several times, and only its last decision counts. A step may go first: what follows from a change
 that others made is decided before what is queued, which must not be decided between the two.
-Replies and effects come in the order of the
-decisions, once the records are committed, and after all listeners were called; a decision that
-fails is answered at once.
+Replies and effects come in the order of the decisions, once the records are committed, and after
+all listeners were called; a decision that fails is answered at once.
 
 The back ends are those of `ottla.controller.metadata_port`; both modes use this runtime.
 

@@ -190,7 +190,7 @@ class ControllerNode:
     def _check_sessions(self) -> None:
         """Fence the broker whose session is over; plan the next check, also while that is written.
 
-        Without a check a pause meanwhile could not be told from a slow write.
+        Without a check a pause meanwhile could not be distinguished from a slow write.
         """
         if not self.runtime.active:
             return

@@ -9,9 +9,9 @@ from collections.abc import Iterable, Mapping
 
 from ottla.base.ports import Disk
 from ottla.log import names
+from ottla.log.config import INT64_MAX
 
 VERSION = 0
-OFFSET_MAX = 2**63 - 1
 
 TopicPartition = tuple[str, int]
 
@@ -59,7 +59,7 @@ def decode_offsets(data: bytes) -> dict[TopicPartition, int]:
             key, offset = (topic, int(partition)), int(text)
         except ValueError as error:
             raise MalformedFile(f"an offset checkpoint's entry is no number: {error}") from None
-        if not (0 <= key[1] <= names.PARTITION_MAX and 0 <= offset <= OFFSET_MAX) or key in found:
+        if not (0 <= key[1] <= names.PARTITION_MAX and 0 <= offset <= INT64_MAX) or key in found:
             entry = f"{topic} {partition} {text}"
             raise MalformedFile(f"an offset checkpoint's entry is impossible, or repeated: {entry}")
         found[key] = offset

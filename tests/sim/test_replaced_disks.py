@@ -1,7 +1,7 @@
 """A disk of a broker is replaced by an empty one, and later that fails, too: no record is lost.
 
 Method: simulated clusters of three brokers, all partitions on all of them, written to with acks=all
-and min.insync.replicas=2. `log.dirs` is /data,/more; what is mounted at /more comes and goes while
+and min.insync.replicas=2, unless a test says otherwise. `log.dirs` is /data,/more; what is mounted at /more comes and goes while
 the broker is down. Formatting it by hand is not needed, as in Kafka: the start does it.
 """
 
@@ -15,6 +15,7 @@ from ottla.metadata.node_config import NodeConfig
 from ottla.metadata.topics import PartitionImage
 from ottla.testing.sim import Sim
 from ottla.testing.sim.node import SimNode
+from ottla.wire.messages import elect_leaders as elect_wire
 from tests.drawn import drawn_seeds
 from tests.unit.testing.sim.requests import TOPIC, Writer
 
@@ -36,8 +37,9 @@ def is_down(node: SimNode) -> bool:
 class Story:
     """A cluster of which broker 1 gets another disk at /more."""
 
-    def __init__(self, seed: int, *, zookeeper: bool = False) -> None:
-        self.sim = sim = Sim(seed, controllers=1, zookeeper=zookeeper, config=CONFIG)
+    def __init__(self, seed: int, *, zookeeper: bool = False, in_sync: int = 2) -> None:
+        config = CONFIG | {"min.insync.replicas": str(in_sync)}
+        self.sim = sim = Sim(seed, controllers=1, zookeeper=zookeeper, config=config)
         self.node: SimNode = sim.nodes[1]
         self.writer = Writer(sim, copies=3, partitions=PARTITIONS, pause_ms=50)
 
@@ -82,6 +84,25 @@ class Story:
         directory_id = self.more().directory_id
         assert directory_id in self.sim.image.brokers[self.node.id].log_dirs
         return directory_id
+
+    def alone_in_sync(self) -> bool:
+        return all(each.isr == (self.node.id,) for each in self.partitions().values())
+
+    def elected_uncleanly(self) -> bool:
+        """Ask for leaders where there are none; return whether all partitions have one."""
+        wanted = elect_wire.ElectLeadersRequest(
+            election_type=1, topic_partitions=None, timeout_ms=5_000
+        )
+        self.sim.client_port("admin").send(2, wanted, 2, 5_000)
+        self.sim.run(ms=2_000)
+        return all(each.leader > 0 for each in self.partitions().values())
+
+    def ends(self, node_id: int, partitions: set[int]) -> list[int]:
+        """The log end offsets of these partitions on a node."""
+        broker = self.sim.nodes[node_id].broker
+        assert broker is not None
+        found = {each.partition: each.log_end_offset for each in broker.log_dirs.logs()}
+        return [found[each] for each in sorted(partitions)]
 
     def all_are_written(self) -> None:
         count = self.writer.acknowledged
@@ -165,4 +186,31 @@ def test_the_replica_that_was_in_sync_last_does_not_lead_without_its_disk(
         story.sim.nodes[node_id].restart()
     story.until_in_sync()
     assert story.end_offsets() >= acknowledged
+    story.all_are_written()
+
+
+@pytest.mark.parametrize("seed", drawn_seeds(1, of=3))
+def test_the_only_replica_in_sync_does_not_have_the_others_truncate_theirs(seed: int) -> None:
+    """With min.insync.replicas=1; then the operator gives up what only the lost disk had."""
+    story = Story(seed, in_sync=1)
+    story.until_in_sync()
+    held = story.logs_in_more()
+    others = [story.sim.nodes[node_id] for node_id in (2, 3)]
+    ends = story.ends(2, held)
+    assert sum(ends) > 20
+    for node in others:
+        node.crash(lose_unflushed=False)
+    story.sim.run_until(story.alone_in_sync, limit_ms=60_000)
+    story.come_back_with_an_empty_disk()
+    for node in others:
+        node.restart()
+    story.sim.run(ms=30_000)
+    assert {story.partitions()[each].leader for each in held} == {-1}
+    assert all(now >= was for now, was in zip(story.ends(2, held), ends, strict=True))
+    story.node.stop()
+    story.sim.run_until(partial(is_down, story.node), limit_ms=60_000)
+    story.sim.run_until(story.elected_uncleanly, limit_ms=60_000)
+    story.node.restart()
+    story.until_in_sync()
+    assert all(now >= was for now, was in zip(story.ends(1, held), ends, strict=True))
     story.all_are_written()

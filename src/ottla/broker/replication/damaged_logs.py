@@ -58,8 +58,8 @@ class DamagedLogs:
             "truncating to that offset and fetching the rest from the leader again"
             if goes_on
             else "this replica is offline until the broker's next start, as the records after that "
-            "offset may be needed from it; once neither Isr nor Elr names it, stop the broker, "
-            "move the directory away, and start it again"
+            "offset may be needed from it; once the partition has a leader and neither Isr nor Elr "
+            "names this broker, stop it, move the directory away, and start it again"
         )
         logger.error(
             "%s: log is damaged after offset %d (%s; high watermark %d, log end %d); %s",

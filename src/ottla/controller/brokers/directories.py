@@ -5,8 +5,10 @@ A directory that failed before its assignment arrived counts at once: the replic
 
 A replica that was in another directory before is empty in this one, since brokers do not move
 logs: its old directory was removed from the broker's configuration, perhaps after a clean stop.
-So it leaves the ISR and is not eligible to lead, which Kafka overlooks. If the log was moved by
-hand nothing is lost: the replica fetches what it lacks, or leads as the last known leader.
+So it leaves the ISR and is not eligible to lead, nor is it the last known leader any more: with an
+empty log it would have the others truncate theirs. Kafka overlooks that. If the log was moved by
+hand nothing is lost: the replica fetches what it lacks, or leads after an unclean election. One
+that had no directory, since its log could not be read, may have all its records again.
 Source: ReplicationControlManager.handleAssignReplicasToDirs, Kafka 4.0; KIP-858.
 """
 
@@ -25,6 +27,7 @@ from ottla.controller.elections.partition_change import (
 from ottla.controller.step import Decision, Step
 from ottla.metadata.image import ClusterImage, PartitionImage, TopicImage
 from ottla.metadata.records import PartitionChangeRecord
+from ottla.metadata.topics import DIRECTORY_LOST
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,11 +84,13 @@ def assign_directories(
         is_moved = previous not in UNKNOWN_DIRECTORIES and previous != directory
         if is_offline or is_moved:
             others = tuple(each for each in partition.isr if each != broker_id)
+            lost = frozenset({broker_id} if is_moved else ())
             is_last = not others and not change_context.elr_enabled and not is_offline
             target = replace(
                 target,
                 isr=partition.isr if is_last else others,
-                unclean_shutdown=frozenset({broker_id} if is_moved else ()),
+                unclean_shutdown=lost,
+                empty_logs=frozenset() if previous == DIRECTORY_LOST else lost,
             )
         record = build_change(topic.id, assignment.partition_id, partition, target, change_context)
         if record is not None:

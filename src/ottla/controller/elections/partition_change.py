@@ -7,9 +7,9 @@ or a reassignment begins; write only what changed.
 
 Leaders. The present one stays if it can, else the first in the order of replicas that is in the
 ISR and active; only where the ISR is empty, one of the ELR; only where both are, the last known
-leader, whose log is then the best one left. An unclean election takes any active replica. Whoever
-is elected where nobody led is the whole ISR: each other member was away, too, and may be still, or
-may be back without what it had. It joins again once it has caught up.
+leader, whose log is then the best one left, if it is still that log. An unclean election takes any
+active replica. Whoever is elected where nobody led is the whole ISR: each other member was away,
+too, and may be still, or may be back without what it had. It joins again once it has caught up.
 
 ELR (KIP-966): replicas that left the ISR while it was below min.insync.replicas, so that nothing
 can have been committed since without them. They lead safely, unless a broker returned without
@@ -63,6 +63,8 @@ class PartitionTarget:
     Fields: `directories`: log directories by broker, for replicas that are new or moved; for a new
             replica that is not named, its broker chooses one.
             `unclean_shutdown`: brokers whose unflushed data is lost: not eligible any more.
+            `empty_logs`: those of them whose log is another one, which began empty: they are not
+            the last known leader any more, either, unless no other broker has the partition.
     """
 
     isr: tuple[int, ...] | None = None
@@ -73,6 +75,7 @@ class PartitionTarget:
     recovery_state: int | None = None
     election: Election = Election.ONLINE
     unclean_shutdown: frozenset[int] = frozenset()
+    empty_logs: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,10 +155,16 @@ def _with_target(partition: PartitionImage, target: PartitionTarget) -> Partitio
             **(target.directories or {}),
         }
         directories = tuple(known.get(each, DIRECTORY_UNASSIGNED) for each in replicas)
+    known_leaders = tuple(
+        each
+        for each in partition.last_known_elr
+        if each not in target.empty_logs or replicas == (each,)
+    )
     return replace(
         partition,
         replicas=replicas,
         directories=directories,
+        last_known_elr=known_leaders,
         isr=partition.isr if target.isr is None else target.isr,
         removing_replicas=partition.removing_replicas
         if target.removing is None

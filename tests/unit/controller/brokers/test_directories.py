@@ -175,6 +175,24 @@ def test_a_replica_that_began_anew_in_another_log_dir_is_neither_in_sync_nor_eli
     assert (found.isr, found.elr, found.leader) == ((), (2,), NO_LEADER)
 
 
+@pytest.mark.parametrize(("known", "leader"), [(GONE, NO_LEADER), (DIRECTORY_LOST, 1)])
+def test_the_last_known_leader_does_not_lead_with_a_log_that_began_anew(
+    known: Uuid, leader: int
+) -> None:
+    """Broker 2 has records that it would truncate. A log that was lost may be mended, with all."""
+    last = PartitionChangeRecord(
+        partition_id=0,
+        topic_id=topic_id(),
+        isr=(),
+        leader=-1,
+        eligible_leader_replicas=(1,),
+        last_known_elr=(1,),
+    )
+    image = advance(known_in(known), [ELR, last])
+    found = partition(after(image, assign(DirectoryAssignment(X, topic_id(), 0), image=image)), 0)
+    assert (found.elr, found.last_known_elr, found.leader) == ((), (), leader)
+
+
 @pytest.mark.parametrize("elr", [True, False])
 def test_a_lone_replica_that_was_moved_by_hand_leads_again(elr: bool) -> None:
     alone = PartitionChangeRecord(

@@ -1,8 +1,9 @@
 """A disk of a broker is replaced by an empty one, and later that fails, too: no record is lost.
 
 Method: simulated clusters of three brokers, all partitions on all of them, written to with acks=all
-and min.insync.replicas=2, unless a test says otherwise. `log.dirs` is /data,/more; what is mounted at /more comes and goes while
-the broker is down. Formatting it by hand is not needed, as in Kafka: the start does it.
+and min.insync.replicas=2, unless a test says otherwise. `log.dirs` is /data,/more; what is mounted
+at /more comes and goes while the broker is down. Formatting it by hand is not needed, as in Kafka:
+the start does it.
 """
 
 from functools import partial

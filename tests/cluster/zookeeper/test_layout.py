@@ -303,6 +303,7 @@ def test_a_tiering_state_in_one_transaction_with_its_configuration(operator: Ope
     until(lambda: operator.stat("/brokers/topics/__remote_log_metadata/partitions/0/state"))
     assert operator.json("/config/topics/__remote_log_metadata")["config"] == {
         "cleanup.policy": "delete",
+        "flush.messages": "1",
         "min.insync.replicas": "2",
         "remote.storage.enable": "false",
         "retention.bytes": "-1",

@@ -6,7 +6,9 @@ controller refuses it, and the brokers say so and request it again: with fewer r
 one disk could take what others have read.
 
 Its records are the only place where remote segments are known, so it keeps them for ever, and is
-not tiered itself.
+not tiered itself. They are few, and flushed before they are acknowledged: once a segment's local
+files are deleted, a power loss of all brokers would lose its records with the one that names it,
+also those of a topic with flush.messages=1. Kafka flushes them as it does other records.
 
 Source: TopicBasedRemoteLogMetadataManager.newRemoteLogMetadataTopic; KIP-405, KIP-1235.
 """
@@ -37,6 +39,7 @@ REPLICATION_FACTOR: Final = "rlmm.config.remote.log.metadata.topic.replication.f
 
 CONFIGS: Final = {
     "cleanup.policy": "delete",
+    "flush.messages": "1",
     "retention.bytes": "-1",
     "retention.ms": "-1",
     "remote.storage.enable": "false",

@@ -377,6 +377,7 @@ def test_the_topic_is_created_with_the_first_tiered_topic() -> None:
     assert topic.replication_factor == 3  # Also while there are two brokers.
     assert {each.name: each.value for each in topic.configs} == {
         "cleanup.policy": "delete",
+        "flush.messages": "1",
         "retention.ms": "-1",
         "retention.bytes": "-1",
         "remote.storage.enable": "false",

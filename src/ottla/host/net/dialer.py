@@ -63,6 +63,8 @@ class AsyncioDialer:
         try:
             async with asyncio.timeout(timeout_ms / 1000):
                 await self._loop.create_connection(lambda: protocol, *address)
-        except (OSError, TimeoutError) as error:
+        except Exception as error:
+            # Any error: a channel that is not called waits for this attempt for ever. A look-up
+            # also fails where no thread can be started, or with a name that cannot be encoded.
             failure = error
         dialed(failure)

@@ -124,6 +124,26 @@ def test_requests_wait_for_a_peer_that_comes_late() -> None:
     run(test)
 
 
+@pytest.mark.parametrize("address", [("127.0.0.1", 70_000), ("no..name", 9092)])
+def test_an_attempt_that_fails_before_it_reaches_the_network_is_repeated(
+    address: tuple[str, int],
+) -> None:
+    async def test() -> None:
+        _, server, port = await start_peer()
+        endpoints = [("127.0.0.1", port), address]
+        channel = Channel(
+            AsyncioDialer(asyncio.get_running_loop()),
+            lambda: endpoints.pop() if len(endpoints) > 1 else endpoints[0],
+            client_id="test",
+            backoff_ms=5,
+        )
+        assert not isinstance(await answer_of(ask(channel, 5_000)), ApiError)
+        channel.close()
+        await server.close()
+
+    run(test)
+
+
 def test_time_runs_out_with_no_peer_and_with_a_silent_one() -> None:
     async def test() -> None:
         peer, server, port = await start_peer()

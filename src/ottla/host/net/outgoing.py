@@ -105,7 +105,12 @@ class Outgoing:
         try:
             self._flush()
         except OSError as error:
-            self._broken(f"sending a response failed: {error.strerror or error}")
+            self._break(f"sending a response failed: {error.strerror or error}")
+
+    def _break(self, reason: str) -> None:
+        """End the connection. Nothing may follow: the peer would take it for what is missing."""
+        self._closed = True
+        self._broken(reason)
 
     def _flush(self) -> None:
         if len(self._queue) == 1 and isinstance(self._queue[0], bytes):
@@ -122,12 +127,13 @@ class Outgoing:
                 small.append(self._queue.popleft())
                 continue
             self._cork()
-            self._write(small)
+            if not self._write(small):
+                return
             small = []
             if not self._send_slice():
                 return
-        self._write(small)
-        self._all_passed_on()
+        if self._write(small):
+            self._all_passed_on()
 
     def _cork(self) -> None:
         if not self._corked and self._transport.may_sendfile():
@@ -168,8 +174,8 @@ class Outgoing:
     def _by_copy(self, piece: Any) -> bool:
         return piece.length < SENDFILE_BYTES_MIN and piece is not self._slice
 
-    def _write(self, pieces: list[Any]) -> None:
-        """Write small pieces joined, large ones as they are."""
+    def _write(self, pieces: list[Any]) -> bool:
+        """Write small pieces joined, large ones as they are; False where that broke."""
         joined: list[Any] = []
         size = 0
         for index, piece in enumerate(pieces):
@@ -181,8 +187,8 @@ class Outgoing:
                     raise
                 if len(data) < piece.length:
                     release(pieces[index:])
-                    self._broken("a log was truncated while it was being sent")
-                    return
+                    self._break("a log was truncated while it was being sent")
+                    return False
                 piece.release()
                 piece = data
             if size and size + len(piece) > JOINED_BYTES_MAX:
@@ -192,6 +198,7 @@ class Outgoing:
             size += len(piece)
         if joined:
             self._transport.write(joined[0] if len(joined) == 1 else b"".join(joined))
+        return True
 
     # -- slices --------------------------------------------------------------------------------
 
@@ -223,10 +230,10 @@ class Outgoing:
                 self._await_writable()
                 return False
             except OSError as error:
-                self._broken(f"sendfile: {errno.errorcode.get(error.errno or 0, error)}")
+                self._break(f"sendfile: {errno.errorcode.get(error.errno or 0, error)}")
                 return False
             if count == 0:  # Past the end of the file; trying again would spin for ever.
-                self._broken("a log was truncated while it was being sent")
+                self._break("a log was truncated while it was being sent")
                 return False
             self._sent += count
         self._slice_done()
@@ -240,7 +247,7 @@ class Outgoing:
             count = min(READ_CHUNK_BYTES, piece.length - self._sent)
             data = piece.file.read_at(piece.position + self._sent, count)
             if not data:
-                self._broken("a log was truncated while it was being sent")
+                self._break("a log was truncated while it was being sent")
                 return False
             self._sent += len(data)
             self._transport.write(data)

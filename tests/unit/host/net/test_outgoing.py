@@ -193,6 +193,27 @@ def test_a_truncated_file_breaks_the_connection(tmp_path: Path, missing: int) ->
 
 
 @pytest.mark.parametrize("length", [1_000, 100_000])
+def test_nothing_is_sent_behind_bytes_that_are_missing(tmp_path: Path, length: int) -> None:
+    async def test(sender: Sender) -> None:
+        with (
+            slices(tmp_path / "cut", 1_000) as (_, (cut,)),
+            slices(tmp_path / "whole", length) as (_, (whole,)),
+        ):
+            os.truncate(tmp_path / "cut", 100)
+            sender.outgoing.add([cut, whole, b"tail"])
+            sender.outgoing.flush()
+            sender.outgoing.add([b"the next response"])
+            sender.outgoing.resume()
+            sender.outgoing.close_when_sent()
+            assert len(sender.broken) == 1
+            assert sender.sent == b""
+            sender.outgoing.close()
+            assert [cut.released, whole.released] == [1, 1]
+
+    run(test)
+
+
+@pytest.mark.parametrize("length", [1_000, 100_000])
 def test_a_disk_that_fails_breaks_the_connection(length: int) -> None:
     async def test(sender: Sender) -> None:
         gone = [PlainSlice(PlainFile("gone", -1), 0, length) for _ in range(2)]

@@ -222,7 +222,7 @@ async def _run(config: NodeConfig) -> int:
     loop = asyncio.get_running_loop()
     node = Node(config, loop)
     loop.set_exception_handler(AcceptFailures())
-    for signal_number in (signal.SIGTERM, signal.SIGINT):
+    for signal_number in _stop_signals():
         loop.add_signal_handler(signal_number, node.ask_to_stop)
     reason = await _until_stopped(node, loop.create_task(node.start()))
     try:
@@ -235,6 +235,13 @@ async def _run(config: NodeConfig) -> int:
     log.error("node %d stops: %s", config.node_id, reason)
     print(f"ottla server: {reason}", file=sys.stderr)
     return 1
+
+
+def _stop_signals() -> tuple[signal.Signals, ...]:
+    """Return the signals that stop a node cleanly, as with Kafka; SIGHUP is a closed terminal."""
+    if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+        return signal.SIGTERM, signal.SIGINT  # Started with nohup, to outlive its terminal.
+    return signal.SIGTERM, signal.SIGINT, signal.SIGHUP
 
 
 class AcceptFailures:

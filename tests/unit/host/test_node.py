@@ -6,7 +6,8 @@ Method: a combined node on real directories and free ports, with requests over r
 
 import asyncio
 import errno
-from collections.abc import Awaitable, Callable
+import signal
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from ottla.host.net.dialer import AsyncioDialer
 from ottla.host.node import Node, _run, socket_options
 from ottla.host.steps import outcome_of
 from ottla.host.system_ports import SystemClock, SystemDice
+from ottla.log import names
 from ottla.metadata.configs import ResourceType
 from ottla.metadata.node_config import NodeConfig
 from ottla.testing.ports import free_ports
@@ -285,6 +287,56 @@ def test_a_start_that_takes_too_long_ends(
     )
     assert asyncio.run(_run(config)) == 1
     assert "server.max.startup.time.ms=50" in capsys.readouterr().err
+
+
+@pytest.fixture
+def hangup() -> Iterator[Callable[[Any], object]]:
+    """Sets what a hangup does outside of a node, until the end of the test."""
+    before = signal.getsignal(signal.SIGHUP)
+    yield lambda handler: signal.signal(signal.SIGHUP, handler)
+    signal.signal(signal.SIGHUP, before)
+
+
+def run_until(signal_number: int, config: NodeConfig, monkeypatch: pytest.MonkeyPatch) -> int:
+    """Run a node that gets a signal once it has started; return its exit code."""
+    start = Node.start
+
+    async def start_and_signal(node: Node) -> None:
+        await start(node)
+        signal.raise_signal(signal_number)
+
+    monkeypatch.setattr(Node, "start", start_and_signal)
+    return asyncio.run(_run(config))
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_a_signal_stops_a_node_cleanly(
+    tmp_path: Path,
+    number: signal.Signals,
+    hangup: Callable[[Any], object],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+
+    def not_taken(number: int, _: Any) -> None:
+        raise RuntimeError(f"signal {number} is not taken by the node")
+
+    hangup(not_taken)
+    assert run_until(number, free_node(tmp_path), monkeypatch) == 0
+    assert (tmp_path / "a" / names.CLEAN_SHUTDOWN).exists()
+
+
+def test_a_node_under_nohup_outlives_its_terminal(
+    tmp_path: Path, hangup: Callable[[Any], object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hangup(signal.SIG_IGN)
+    stop = Node.stop
+
+    async def check_and_stop(node: Node) -> None:
+        assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+        await stop(node)
+
+    monkeypatch.setattr(Node, "stop", check_and_stop)
+    assert run_until(signal.SIGTERM, free_node(tmp_path), monkeypatch) == 0
 
 
 def test_a_used_port_and_a_locked_log_directory_are_one_line(tmp_path: Path) -> None:

@@ -35,7 +35,7 @@ def run(arguments: Sequence[str]) -> int:
     """Run the node; return its exit code."""
     parser = argparse.ArgumentParser(
         prog="ottla server",
-        description="Run one node with Kafka's properties until SIGTERM or Ctrl-C.",
+        description="Run one node with Kafka's properties until SIGTERM, SIGHUP or Ctrl-C.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

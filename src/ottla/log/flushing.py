@@ -3,7 +3,8 @@
 The loop prepares a job: it writes the new entries of indexes and leader epochs to their files, and
 opens and pins every file with unsynced bytes. The worker syncs them by descriptor, so a rename of
 the directory does no harm, and renames the new epoch file. Back on the loop the recovery point
-moves. A log has one `FlushJob` in progress; later requests share the next one (group commit).
+moves. A log has one `FlushJob` in progress; later requests share the next one (group commit). Only
+the flush before the log is closed, and one on the caller's thread, may run beside it.
 
 Source: UnifiedLog.{flush, roll}, LocalLog.flush; KAFKA-15391, KAFKA-13403 (a renamed directory).
 """
@@ -31,7 +32,8 @@ class FlushJob:
     Fields: `offset`: up to where the log is durable once `run` has returned, unless the log was
             truncated since; `truncation_count`: the log's when the job was prepared;
             `with_active`: the active segment is included; `active_base`: its base offset then;
-            `syncs_first`: directory to sync before the renames, "" = none.
+            `syncs_first`: directory to sync before the renames, "" = none; `is_superseded`:
+            another flush writes the leader epochs in its place.
     """
 
     disk: Disk
@@ -40,6 +42,7 @@ class FlushJob:
     with_active: bool
     active_base: int
     syncs_first: str = ""
+    is_superseded: bool = False
     segments: list[Segment] = field(default_factory=list)
     handles: list[Handle] = field(default_factory=list)
     files: list[File] = field(default_factory=list)
@@ -249,7 +252,7 @@ class LogFlusher:
         try:
             self._pin(job, under_way)
             if self._epochs.dirty:
-                self._add_epochs(job)
+                self._add_epochs(job, under_way)
         except OSError:
             job.release(failed=True)
             raise
@@ -284,13 +287,26 @@ class LogFlusher:
                 continue  # A snapshot that retention has removed since.
             job.handles.append(handle)
 
-    def _add_epochs(self, job: FlushJob) -> None:
+    def _add_epochs(self, job: FlushJob, under_way: FlushJob | None) -> None:
+        """Write the leader epochs to a temporary file, which `job` syncs and renames.
+
+        A flush under way may rename its own at any moment: nothing unsynced may be in that file,
+        nor may it replace this one later. Raises: OSError.
+        """
         path = f"{self._local.directory}/{names.LEADER_EPOCHS}"
-        file = self._ports.disk.open(path + names.TEMPORARY, create=True)
+        temporary, superseded = path + names.TEMPORARY, ""
+        if under_way is not None and under_way.renames:
+            source = under_way.renames[0][0].rpartition("/")[2]
+            superseded = f"{self._local.directory}/{source}"
+            temporary = superseded + names.TEMPORARY
+        file = self._ports.disk.open(temporary, create=True)
         job.own_files.append(file)
         file.truncate(0)
         file.append([self._epochs.encode()])
-        job.renames.append((path + names.TEMPORARY, path))
+        job.renames.append((temporary, path))
+        if superseded and under_way is not None:
+            self._ports.disk.remove(superseded)
+            under_way.is_superseded = True
         if self._epochs.has_dropped:
             # Limits that were removed would take the log start back below the file's entries.
             job.syncs_first = self._local.directory
@@ -303,6 +319,8 @@ class LogFlusher:
             self._local.begins_durably = True
         if job.truncation_count != self.truncation_count:
             return False  # The log was truncated, and what was appended since was not synced.
+        if job.is_superseded:
+            return False  # The leader epochs may not be durable before the other flush has run.
         point = min(job.offset, self._local.log_end_offset)
         if job.active_base < point <= self._local.segments.active.base_offset:
             point -= 1  # The segment that ends there may have been sealed after the job began.

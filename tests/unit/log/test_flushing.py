@@ -6,7 +6,11 @@ Method: workers that wait for the test to let them run, and a disk that forgets 
 import errno
 import gc
 
+import pytest
+
+from ottla.log import names
 from ottla.log.config import LogConfig
+from ottla.log.flushing import FlushJob
 from ottla.log.partition_log import PartitionLog
 from tests.unit.log.support import (
     DIRECTORY,
@@ -213,7 +217,7 @@ def test_no_flush_begins_beside_the_last_one() -> None:
     later = log.flush()
     workers.run()
     assert before.value is None
-    assert log.recovery_point == 1
+    assert log.recovery_point == 0, "the leader epochs are left to the last flush"
     assert not waits.done
     job.run()
     job.release(failed=False)
@@ -223,6 +227,40 @@ def test_no_flush_begins_beside_the_last_one() -> None:
     assert isinstance(waits.value, OSError)
     assert isinstance(later.value, OSError)
     assert not workers.queue
+
+
+@pytest.mark.parametrize("second", ["ends first", "ends last", "does not end"])
+@pytest.mark.parametrize("at", ["sync", "rename", "sync_dir"])
+def test_flushes_beside_each_other_do_not_share_the_file_of_leader_epochs(
+    at: str, second: str
+) -> None:
+    """What was renamed into place has been synced, and older epochs do not replace newer ones."""
+    env, workers = queued()
+    log = env.open()
+    append(log, batch())
+    log.flush()
+    workers.run()
+    append(log, batch(), epoch=2)
+    log.flush()
+    jobs: list[FlushJob] = []
+
+    def begin_second(operation: str, _path: str) -> None:
+        if operation == at and not jobs:
+            log.epochs.assign(5, log.log_end_offset)
+            jobs.append(log.prepare_close())
+            if second == "ends first":
+                jobs[0].run()
+
+    env.disk.on_operation = begin_second
+    workers.run()
+    if second == "ends last":
+        jobs[0].run()
+    stored = env.disk.read_bytes(f"{DIRECTORY}/{names.LEADER_EPOCHS}")
+    env.disk.crash()
+    assert env.disk.read_bytes(f"{DIRECTORY}/{names.LEADER_EPOCHS}") == stored
+    if second != "does not end":
+        assert stored == b"0\n3\n0 0\n2 1\n5 2\n"
+        assert not any(name.endswith(names.TEMPORARY) for name in env.names())
 
 
 def test_a_log_that_is_let_go_is_freed_without_a_search_for_cycles() -> None:

@@ -71,6 +71,7 @@ _WITHOUT_RECORDS: Final = frozenset(
         names.PARTITION_METADATA + names.TEMPORARY,
         names.LEADER_EPOCHS,
         names.LEADER_EPOCHS + names.TEMPORARY,
+        names.LEADER_EPOCHS + 2 * names.TEMPORARY,
         names.STALE_CHECKPOINTS,
         names.INCOMPLETE,
     }

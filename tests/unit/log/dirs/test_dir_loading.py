@@ -70,6 +70,7 @@ MADE = {f"{FIRST}.log": b"", f"{FIRST}.index": b"", f"{FIRST}.timeindex": b""}
         MADE | {"partition.metadata": bytes(43)},
         MADE | {"partition.metadata": b"vers", "leader-epoch-checkpoint": b"0\n1\n0 0\n"},
         {"partition.metadata.tmp": b"version: 0"},
+        {"leader-epoch-checkpoint.tmp": b"0\n", "leader-epoch-checkpoint.tmp.tmp": b"0\n"},
     ],
 )
 def test_a_directory_with_neither_topic_id_nor_record_is_removed(

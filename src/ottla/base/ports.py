@@ -104,7 +104,10 @@ class Disk(Protocol):
         ...
 
     def exists(self, path: str) -> bool:
-        """Return whether a file or directory exists."""
+        """Return whether a file or directory exists; OSError where that cannot be told.
+
+        A file that cannot be read must not be taken for a missing one.
+        """
         ...
 
     def is_dir(self, path: str) -> bool:

@@ -36,7 +36,8 @@ OPERATIONS = frozenset(
         "write_atomic",
     }
 )
-"""The operations that can fail and are counted; size and existence checks always work."""
+"""The operations that can fail and are counted. `exists` can fail, too; checks of the kind and size
+of what is there always work."""
 
 KeepUnsynced = Callable[[str, int], int]
 """Path and count of unsynced appended bytes -> how many of these a crash leaves."""
@@ -50,8 +51,8 @@ def keep_nothing(path: str, count: int) -> int:
 class Fault:
     """Make matching operations fail.
 
-    Fields: `operation`: one of OPERATIONS, or None = any; `path`: what the path must contain;
-            `skip`: how many matches pass first; `times`: how many then fail, None = all;
+    Fields: `operation`: one of OPERATIONS, "exists", or None = any; `path`: what the path must
+            contain; `skip`: how many matches pass first; `times`: how many then fail, None = all;
             `written`: bytes that a failing append writes before it fails.
     """
 
@@ -193,7 +194,7 @@ class MemoryDisk:
 
     def fail(self, operation: str | None = None, number: int = errno.EIO, **rule: object) -> Fault:
         """Add a rule of failure and return it; see `Fault`."""
-        assert operation is None or operation in OPERATIONS
+        assert operation is None or operation in OPERATIONS | {"exists"}
         fault = Fault(number=number, operation=operation, **rule)  # type: ignore[arg-type]
         self.faults.append(fault)
         return fault
@@ -255,6 +256,7 @@ class MemoryDisk:
         return self.file_type(self, path, node, self._opened)
 
     def exists(self, path: str) -> bool:
+        self._strike("exists", path)
         return self._find(path) is not None
 
     def is_dir(self, path: str) -> bool:
@@ -370,6 +372,9 @@ class MemoryDisk:
         self.operations += 1
         if self.on_operation is not None:
             self.on_operation(operation, path)
+        return self._strike(operation, path, raising=raising)
+
+    def _strike(self, operation: str, path: str, *, raising: bool = True) -> Fault | None:
         for fault in self.faults:
             if fault.strikes(operation, path):
                 if raising:

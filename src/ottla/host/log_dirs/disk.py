@@ -166,7 +166,11 @@ class OsDisk:
         return OsFile(path, opened, self.syncs)
 
     def exists(self, path: str) -> bool:
-        return os.path.exists(path)
+        try:
+            os.stat(path)
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        return True
 
     def is_dir(self, path: str) -> bool:
         return os.path.isdir(path)

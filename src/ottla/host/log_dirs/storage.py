@@ -235,15 +235,18 @@ def storage_info(disk: Disk, log_dirs: Sequence[str], metadata_log_dir: str) -> 
     properties: list[tuple[str, MetaProperties]] = []
     problems: list[str] = []
     for path in dict.fromkeys((*log_dirs, metadata_log_dir)):
-        if not disk.is_dir(path):
-            kind = "is not a directory" if disk.exists(path) else "does not exist"
-            problems.append(f"{path} {kind}")
-            continue
-        found.append(path)
         try:
+            if not disk.is_dir(path):
+                kind = "is not a directory" if disk.exists(path) else "does not exist"
+                problems.append(f"{path} {kind}")
+                continue
+            found.append(path)
             read = read_meta_properties(disk, path)
         except StorageError as error:
             problems.append(str(error))
+            continue
+        except OSError as error:
+            problems.append(f"{error.filename or path}: {error.strerror or error}")
             continue
         if read is None:
             problems.append(f"{path} is not formatted.")

@@ -270,7 +270,7 @@ class AsyncDelete:
                     raise
 
     def _is_there(self, path: str) -> bool:
-        return self._disk.exists(path) or self._disk.is_link(path)
+        return self._disk.is_link(path) or self._disk.exists(path)
 
     def _remove_soon(self, directory: LogDir, partition_dir: PartitionDir) -> None:
         due = self._due.get(directory.path)

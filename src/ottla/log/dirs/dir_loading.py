@@ -65,6 +65,11 @@ class PartitionDir(NamedTuple):
     is_empty: bool = False
     error: OSError | None = None
 
+    @property
+    def is_readable(self) -> bool:
+        """Whether its files can be read, be they damaged or not."""
+        return self.error is None or isinstance(self.error, DamagedMetadata)
+
 
 _WITHOUT_RECORDS: Final = frozenset(
     {
@@ -246,6 +251,7 @@ class DirLoader:
             (partition_dir.topic, partition_dir.partition)
             for partition_dir in partition_dirs
             if partition_dir.kind is PartitionDirKind.LIVE
+            and partition_dir.is_readable
             and disk.exists(f"{directory.path}/{partition_dir.name}/{names.STALE_CHECKPOINTS}")
         )
         return _DirContents(partition_dirs, stale_entries, *checkpoints)

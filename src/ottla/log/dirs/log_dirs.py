@@ -320,7 +320,8 @@ class LogDirs:
         self, directory: LogDir, path: str, topic: str, partition: int, topic_id: Uuid
     ) -> None:
         """Rename a directory of this name that belongs to another incarnation of the topic."""
-        if not self._disk.exists(path) and not self._disk.is_link(path):
+        # A link first: its target, which may be another disk, need not be readable.
+        if not self._disk.is_link(path) and not self._disk.exists(path):
             return
         partition_dir = read_partition_dir(self._disk, directory.path, path.rpartition("/")[2])
         if partition_dir is None:

@@ -228,6 +228,16 @@ def test_a_record_that_cannot_be_replayed_is_reported_with_file_offset_and_type(
         load_image(storage)
 
 
+@pytest.mark.parametrize("operation", ["exists", "read_bytes"])
+def test_a_quorum_state_that_cannot_be_read_is_no_missing_one(operation: str) -> None:
+    harness = Harness()
+    storage = opened(harness)
+    storage.store_election(ElectionState(epoch=2, voted_id=1))
+    harness.disk.fail(operation, path="quorum-state")
+    with pytest.raises(OSError):
+        storage.load_election()
+
+
 @pytest.mark.parametrize("data", [b"", b"{}", b"garbage", b'{"data_version":9}'])
 def test_a_damaged_quorum_state_is_reported_with_its_path(data: bytes) -> None:
     harness = Harness()

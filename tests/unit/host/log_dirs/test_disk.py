@@ -115,6 +115,18 @@ def test_missing_files_are_file_not_found(place: tuple[Disk, str]) -> None:
     assert not disk.is_dir(f"{directory}/none")
 
 
+def test_a_file_that_cannot_be_looked_up_is_not_taken_for_a_missing_one(tmp_path: Path) -> None:
+    """A vote was forgotten because its file could not be read for a moment."""
+    loop = tmp_path / "loop"
+    loop.symlink_to(loop)
+    memory = MemoryDisk()
+    memory.fail("exists", errno.ELOOP)
+    for disk in (OsDisk(), memory):
+        with pytest.raises(OSError) as caught:
+            disk.exists(str(loop))
+        assert caught.value.errno == errno.ELOOP
+
+
 def test_a_file_in_place_of_a_directory_is_not_a_directory(place: tuple[Disk, str]) -> None:
     disk, directory = place
     disk.open(f"{directory}/a", create=True).close()

@@ -197,11 +197,15 @@ def test_info_lists_problems() -> None:
     harness.disk.mkdir("/empty")
     harness.disk.mkdir("/bad")
     harness.disk.write_atomic("/bad/meta.properties", b"version=1\n")
+    harness.disk.mkdir("/broken")
+    harness.disk.fail("exists", path="/broken/")
     harness.disk.write_atomic("/file", b"")
-    info = storage_info(harness.disk, ("/a", "/b", "/empty", "/bad", "/file", "/none"), "/a")
+    paths = ("/a", "/b", "/empty", "/bad", "/broken", "/file", "/none")
+    info = storage_info(harness.disk, paths, "/a")
     assert info.problems == (
         "/empty is not formatted.",
         "/bad/meta.properties: cluster.id was not specified in the version 1 file",
+        "/broken/meta.properties: exists failed",
         "/file is not a directory",
         "/none does not exist",
         "the directories disagree on node.id: 3, 5",

@@ -267,7 +267,8 @@ def test_an_unreadable_directory_is_left_alone(node: Node) -> None:
     append(create(dirs), batch())
     node.stop(dirs)
     node.disk.mkdir("/d1/backup-2024")
-    node.disk.fail("read_bytes", errno.EACCES, path="/d1/backup-2024", times=None)
+    for operation in ("read_bytes", "exists"):
+        node.disk.fail(operation, errno.EACCES, path="/d1/backup-2024/", times=None)
     dirs, found = node.start()
     assert [log.name for log in found.logs] == ["t-0"]
     assert [(type(error), error.filename) for error in found.unusable] == [
@@ -320,9 +321,21 @@ def test_an_error_of_a_linked_disk_does_not_take_the_log_directory_offline(
     node: Node, number: int
 ) -> None:
     linked(node)
-    node.disk.fail("read_bytes", number, path="/d1/t-0/")
+    for operation in ("read_bytes", "exists"):
+        node.disk.fail(operation, number, path="/d1/t-0/")
     dirs, found = node.start()
     assert [error.errno for error in found.unusable] == [number]
+    assert len(dirs.online_dirs) == 2
+
+
+def test_an_error_of_a_disk_that_was_linked_meanwhile_refuses_that_log_alone(node: Node) -> None:
+    dirs, _ = node.start()
+    node.disk.link("/d1/t-0", "/mnt/t-0")
+    for operation in ("read_bytes", "exists"):
+        node.disk.fail(operation, path="/d1/t-0", times=None)
+    with pytest.raises(NameTaken):
+        create(dirs)
+    node.pass_ms(1_000)
     assert len(dirs.online_dirs) == 2
 
 

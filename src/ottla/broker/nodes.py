@@ -9,12 +9,7 @@ from ottla.base.ids import NO_LEADER, NO_UUID, Uuid
 from ottla.base.ports import Dice
 from ottla.metadata.brokers import BrokerImage
 from ottla.metadata.image import ClusterImage
-from ottla.metadata.topics import (
-    DIRECTORY_LOST,
-    DIRECTORY_MIGRATING,
-    DIRECTORY_UNASSIGNED,
-    PartitionImage,
-)
+from ottla.metadata.topics import PartitionImage
 
 NO_CONTROLLER = -1
 
@@ -111,9 +106,4 @@ def offline_replicas(
 def _is_offline(broker: BrokerImage | None, partition: PartitionImage, listener: str) -> bool:
     if broker is None or broker.fenced or broker.endpoint(listener) is None:
         return True
-    directory = partition.directory(broker.id)
-    if directory in (DIRECTORY_UNASSIGNED, DIRECTORY_MIGRATING):
-        return False
-    if directory == DIRECTORY_LOST:
-        return True
-    return bool(broker.log_dirs) and directory not in broker.log_dirs
+    return not broker.has_online_dir(partition.directory(broker.id))

@@ -73,7 +73,8 @@ class Partition:
     """A hosted partition.
 
     Fields: `log`: None while its log directory is offline. `followers`: the state of each other
-            replica; empty where this broker does not lead. `isr`: as committed; `pending`: this
+            replica; empty where this broker does not lead. `directories`: the log directories of
+            the replicas, in their order, as committed; so is `isr`. `pending`: this
             leader's proposal, none before `quiet_until_ms` (monotonic). `adding`, `removing`: the
             replicas that a reassignment adds and removes. `epoch_start_offset`: the log end when
             this leader's epoch began. `alone`: this broker has the only replica, so that appends
@@ -87,6 +88,7 @@ class Partition:
     __slots__ = (
         "adding",
         "alone",
+        "directories",
         "environment",
         "epoch_start_offset",
         "followers",
@@ -133,6 +135,7 @@ class Partition:
         self.leader_epoch = NO_EPOCH
         self.partition_epoch = NO_EPOCH
         self.replicas: tuple[int, ...] = ()
+        self.directories: tuple[Uuid, ...] = ()
         self.isr: tuple[int, ...] = ()
         self.adding: tuple[int, ...] = ()
         self.removing: tuple[int, ...] = ()
@@ -185,7 +188,24 @@ class Partition:
 
     @property
     def low_watermark(self) -> int:
-        """Return the smallest log start of the live replicas; -1 = one is unknown."""
+        """Return the smallest log start of the replicas of live brokers; -1 = one is unknown.
+
+        As in Kafka, also of those whose log directory is offline.
+        """
+        return self._smallest_log_start(lambda broker: not broker.fenced)
+
+    @property
+    def live_log_start(self) -> int:
+        """Return the smallest log start of the live replicas; -1 = one is unknown.
+
+        The log directory of a live replica is online, and its broker is not fenced.
+        """
+        directories = dict(zip(self.replicas, self.directories, strict=True))
+        return self._smallest_log_start(
+            lambda broker: not broker.fenced and broker.has_online_dir(directories[broker.id])
+        )
+
+    def _smallest_log_start(self, counts: Callable[[BrokerImage], bool]) -> int:
         log = self.log
         assert log is not None
         brokers = self.environment.brokers
@@ -193,7 +213,7 @@ class Partition:
         for node, follower in self.followers.items():
             if follower.log_start_offset < low:
                 broker = brokers.get(node)
-                if broker is not None and not broker.fenced:
+                if broker is not None and counts(broker):
                     low = follower.log_start_offset
         return low
 
@@ -218,6 +238,7 @@ class Partition:
         self.leader_epoch = state.leader_epoch
         self.partition_epoch = state.partition_epoch
         self.replicas = tuple(state.replicas)
+        self.directories = tuple(state.directories)
         self.isr = tuple(state.isr)
         self.adding = tuple(state.adding_replicas)
         self.removing = tuple(state.removing_replicas)

@@ -12,6 +12,7 @@ from ottla.metadata.records import (
     ControllerFeature,
     RegisterBrokerRecord,
 )
+from ottla.metadata.topics import DIRECTORY_LOST, DIRECTORY_MIGRATING, DIRECTORY_UNASSIGNED
 
 PLAINTEXT = 0
 """The id of the security protocol PLAINTEXT, as endpoints carry it."""
@@ -61,6 +62,17 @@ class BrokerImage:
     def active(self) -> bool:
         """Tell whether the broker may lead and join in-sync replicas."""
         return not self.fenced and not self.in_controlled_shutdown
+
+    def has_online_dir(self, directory: Uuid) -> bool:
+        """Tell whether a replica's log directory is online, as far as the metadata knows.
+
+        A broker over ZooKeeper registers none: there a failed one is DIRECTORY_LOST.
+        """
+        if directory in (DIRECTORY_UNASSIGNED, DIRECTORY_MIGRATING):
+            return True
+        if directory == DIRECTORY_LOST:
+            return False
+        return not self.log_dirs or directory in self.log_dirs
 
 
 def broker_of(record: RegisterBrokerRecord) -> BrokerImage:

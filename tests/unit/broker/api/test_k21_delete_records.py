@@ -11,6 +11,7 @@ from ottla.base.pending import Pending
 from ottla.base.turns import Steps, at_once
 from ottla.broker.api import k21_delete_records
 from ottla.metadata.records import PartitionChangeRecord, RemoveTopicRecord
+from ottla.metadata.topics import DIRECTORY_LOST, DIRECTORY_MIGRATING
 from ottla.wire.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
@@ -110,6 +111,22 @@ class TestFollowers:
         waiting = self.begin(harness)
         follow(harness, 2, 2)
         assert waiting.value == (Error.NONE, 2)
+
+    def test_replicas_in_an_offline_log_directory_are_waited_for(
+        self, harness: BrokerHarness
+    ) -> None:
+        """As in Kafka, where the broker alone counts."""
+        harness.commit(
+            PartitionChangeRecord(
+                partition_id=0,
+                topic_id=TOPIC_ID,
+                isr=(1, 2),
+                directories=(DIRECTORY_MIGRATING, DIRECTORY_MIGRATING, DIRECTORY_LOST),
+            )
+        )
+        waiting = self.begin(harness)
+        follow(harness, 2, 2)
+        assert not waiting.done
 
     def test_replicas_that_die_meanwhile_are_waited_for_no_longer(
         self, harness: BrokerHarness

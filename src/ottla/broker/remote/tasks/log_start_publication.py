@@ -2,8 +2,9 @@
 
 It must be durable here, or a restart would bring the older one back, and every live replica must
 have it: one that became the leader without it would send readers to objects that are gone.
-Followers learn it with their fetches. A replica that is down does not count: as a leader it begins
-with what is in the remote tier (`ottla.tiered.copy_plan.elected_log_start`).
+Followers learn it with their fetches. A replica that is down, or in a log directory that is
+offline, does not count: it is back after a start of its broker, and as a leader it begins with what
+is in the remote tier (`ottla.tiered.copy_plan.elected_log_start`).
 
 Source: KAFKA-15352, KAFKA-16146.
 """
@@ -53,12 +54,12 @@ class LogStartPublisher:
         def attempt() -> bool:
             if partition.deleted or partition.log is not log or not partition.is_leader:
                 known.complete(ApiError(Error.NOT_LEADER_OR_FOLLOWER))
-            elif partition.low_watermark >= offset:
+            elif partition.live_log_start >= offset:
                 known.complete(None)
             return known.done
 
         def expire() -> None:
-            low = partition.low_watermark
+            low = partition.live_log_start
             known.complete(
                 ApiError(
                     Error.REQUEST_TIMED_OUT,

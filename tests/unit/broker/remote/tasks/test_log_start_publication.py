@@ -3,13 +3,17 @@
 import pytest
 
 from ottla.base.errors import ApiError, Error
+from ottla.base.ids import Uuid
 from ottla.base.pending import Pending
 from ottla.broker.remote.tasks.log_start_publication import REPLICAS_MS_MAX, LogStartPublisher
 from ottla.log import names
 from ottla.log.partition_log import PartitionLog
-from ottla.metadata.records import PartitionChangeRecord
+from ottla.metadata.records import BrokerRegistrationChangeRecord, PartitionChangeRecord
+from ottla.metadata.topics import DIRECTORY_LOST
 from tests.unit.broker.api.test_k21_delete_records import follow
 from tests.unit.broker.harness import TOPIC_ID, BrokerHarness, batch
+
+WORKING, FAILED = Uuid(b"w" * 16), Uuid(b"f" * 16)
 
 
 @pytest.fixture
@@ -82,6 +86,34 @@ def test_dead_replicas_are_not_waited_for(harness: BrokerHarness) -> None:
     follow(harness, 2, 2)
     harness.add_broker(3, fenced=True)
     assert error_of(promise) is None
+
+
+@pytest.mark.parametrize("directory", [DIRECTORY_LOST, FAILED])
+def test_replicas_in_an_offline_log_directory_are_not_waited_for(
+    harness: BrokerHarness, directory: Uuid
+) -> None:
+    promise = publish(harness)
+    follow(harness, 2, 2)
+    harness.commit(
+        PartitionChangeRecord(
+            partition_id=0, topic_id=TOPIC_ID, isr=(1, 2), directories=(WORKING, WORKING, directory)
+        ),
+        BrokerRegistrationChangeRecord(broker_id=3, broker_epoch=3, log_dirs=(WORKING,)),
+    )
+    assert promise.done
+    assert error_of(promise) is None
+
+
+def test_a_replica_whose_log_directory_is_back_is_waited_for(harness: BrokerHarness) -> None:
+    for directory in (DIRECTORY_LOST, WORKING):
+        harness.commit(
+            PartitionChangeRecord(
+                partition_id=0, topic_id=TOPIC_ID, directories=(WORKING, WORKING, directory)
+            )
+        )
+    promise = publish(harness)
+    follow(harness, 2, 2)
+    assert not promise.done
 
 
 def test_a_live_replica_that_does_not_fetch_is_waited_for_until_the_time_is_over(

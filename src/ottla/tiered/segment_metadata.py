@@ -16,7 +16,7 @@ from enum import IntEnum
 from itertools import pairwise
 from typing import Final
 
-from ottla.base.ids import Uuid
+from ottla.base.ids import NO_EPOCH, Uuid
 
 Epochs = tuple[tuple[int, int], ...]
 """(leader epoch, start offset), both ascending. The first entry is at a segment's start offset, or
@@ -63,7 +63,8 @@ class SegmentMetadata:
             `broker_id`, `event_timestamp_ms`: who wrote its latest state, and when.
             `size_bytes`: of the .log file; an int32 in Kafka's record.
             `epochs`: the leader epochs of its records.
-            `leader_epoch`, `tiered_epoch`: of the leader that copied it; -1 = a record of Kafka's.
+            `leader_epoch`, `tiered_epoch`: of the leader that copied it; -1 = a record of Kafka's,
+            which has the former in newer versions.
             `txn_index_empty`: it has no transaction index. `custom_metadata`: what the store adds.
     """
 
@@ -83,6 +84,14 @@ class SegmentMetadata:
     tiered_epoch: int
     txn_index_empty: bool = False
     custom_metadata: bytes | None = None
+
+    @property
+    def may_lack_txn_index(self) -> bool:
+        """Tell whether nothing is lost where the store has no transaction index of it.
+
+        Before KIP-1058 Kafka's records do not say whether there is one; Ottla's always do.
+        """
+        return self.txn_index_empty or self.tiered_epoch == NO_EPOCH
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -277,7 +277,7 @@ class TieredLog:
                     start_offset=each.segment.start_offset,
                     end_offset=each.end_offset,
                     leader_epoch=each.segment.leader_epoch,
-                    tiered_epoch=1,
+                    tiered_epoch=each.segment.tiered_epoch,
                     max_timestamp_ms=each.segment.max_timestamp_ms,
                     size_bytes=each.segment.size_bytes,
                     txn_index_empty=each.segment.txn_index_empty,

@@ -318,6 +318,7 @@ def _segment(each: Visible) -> RemoteSegment:
         size_bytes=segment.size_bytes,
         max_timestamp_ms=segment.max_timestamp_ms,
         txn_index_empty=segment.txn_index_empty,
+        may_lack_txn_index=segment.may_lack_txn_index,
     )
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from ottla.base.errors import Error
-from ottla.base.ids import Uuid
+from ottla.base.ids import NO_EPOCH, Uuid
 from ottla.client.cluster import ClusterClient
 from ottla.client.errors import check
 from ottla.client.fetch import fetch
@@ -88,6 +88,7 @@ def _tiers(topic: wire.RemoteLogTopic, row: wire.RemoteLogPartition) -> Tiers:
             size_bytes=each.size_bytes,
             max_timestamp_ms=each.max_timestamp_ms,
             txn_index_empty=each.txn_index_empty,
+            may_lack_txn_index=each.txn_index_empty or each.tiered_epoch == NO_EPOCH,
         )
         for each in row.segments
     ]
@@ -155,7 +156,8 @@ def read_positions(
 def search_aborted(session: StoreSession, search: AbortedSearch) -> None:
     """Read the transaction indexes that a search asks for.
 
-    Raises: ObjectMissingError where a segment is gone; RemoteStorageError; CorruptBatch.
+    Raises: ObjectMissingError where a segment is gone, or its index; RemoteStorageError;
+            CorruptBatch.
     """
     while segments := search.next_segments():
         for segment, entries in zip(segments, _entries(session, segments), strict=True):
@@ -171,7 +173,8 @@ def _entries(
     for segment, name, data in zip(segments, names, contents, strict=True):
         if isinstance(data, ObjectMissingError):
             # Either it has none, or the segment is gone; then its records are, too.
-            if not session.exists(segment.object(ObjectKind.LOG)):
+            records = segment.object(ObjectKind.LOG)
+            if not segment.may_lack_txn_index or not session.exists(records):
                 raise data
             yield []
             continue

@@ -35,7 +35,8 @@ class RemoteSegment:
 
     Fields: `start_offset`, `end_offset`: of its visible records, the end exclusive.
             `own`: the offsets [from, to) to read from it: its neighbours have the others.
-            `txn_index_empty`: no transaction of it was aborted; False also if that is not known.
+            `txn_index_empty`: no transaction of it was aborted. `may_lack_txn_index`: the same,
+            or that is not known.
     """
 
     topic: str
@@ -48,6 +49,7 @@ class RemoteSegment:
     size_bytes: int
     max_timestamp_ms: int
     txn_index_empty: bool = False
+    may_lack_txn_index: bool = False
 
     @property
     def key(self) -> TopicPartition:

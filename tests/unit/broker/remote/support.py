@@ -10,7 +10,7 @@ from random import Random
 from typing import Any, NamedTuple
 
 from ottla.base.errors import ApiError, Error
-from ottla.base.ids import Uuid
+from ottla.base.ids import NO_EPOCH, Uuid
 from ottla.base.pending import Pending
 from ottla.base.ports import Disk
 from ottla.base.timers import Timers
@@ -99,6 +99,8 @@ def copied(
             (entry.epoch, local.base_offset if index == 0 else entry.start_offset)
             for index, entry in enumerate(entries[max(before - 1, 0) :])
         )
+        # Records of Kafka's do not say that there is no transaction index.
+        is_kafkas = not local.aborted() and index % 2 == 1
         segment = SegmentMetadata(
             topic=log.topic,
             topic_id=log.topic_id,
@@ -107,14 +109,14 @@ def copied(
             event_timestamp_ms=0,
             state=SegmentState.COPY_FINISHED,
             leader_epoch=0,
-            tiered_epoch=1,
+            tiered_epoch=NO_EPOCH if is_kafkas else 1,
             segment_id=Uuid(bytes([number]) * 8 + local.base_offset.to_bytes(8, "big")),
             start_offset=local.base_offset,
             end_offset=end - 1,
             max_timestamp_ms=local.max_timestamp.timestamp,
             size_bytes=local.size,
             epochs=epochs,
-            txn_index_empty=not local.aborted() and index % 2 == 0,
+            txn_index_empty=not local.aborted() and not is_kafkas,
         )
         for kind in KINDS:
             path = local.path(f".{kind.value}")

@@ -178,6 +178,20 @@ def test_a_damaged_producer_snapshot(tmp_path: Path) -> None:
         plan(options(tmp_path, isolation="read_committed"))
 
 
+def test_a_lost_transaction_index(tmp_path: Path) -> None:
+    log = TieredLog()
+    log.append(2, 11)
+    log.end_transaction(11, committed=False)
+    log.copy(0, 2)
+    log.write(tmp_path)
+    [task] = plan(options(tmp_path, isolation="read_committed"))
+    assert [each.remote and each.remote.aborted for each in task.splits] == [((11, 0),)]
+    for path in tmp_path.glob("*/0/*.txnindex"):
+        path.unlink()
+    with pytest.raises(RemoteStorageError, match=r"\.txnindex, which is listed as readable"):
+        plan(options(tmp_path, isolation="read_committed"))
+
+
 def test_the_same_from_s3(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Method: moto's server; credentials from the environment."""
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")

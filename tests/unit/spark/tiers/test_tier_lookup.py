@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from ottla.base.errors import Error
-from ottla.base.ids import Uuid
+from ottla.base.ids import NO_EPOCH, Uuid
 from ottla.client.cluster import ClusterClient
 from ottla.spark.errors import ClusterError, RemoteStorageError
 from ottla.spark.options import ReadOptions
@@ -21,7 +21,7 @@ from ottla.tiered.object_names import ObjectKind, object_name
 from ottla.wire.messages.describe_remote_log import DescribeRemoteLogRequest
 from ottla.wire.messages.fetch import FetchRequest, FetchResponse
 from tests.unit.spark.fake_broker import ID, TIERED, TOPIC, FakeBroker
-from tests.unit.spark.tiered_log import TieredLog
+from tests.unit.spark.tiered_log import TieredLog, half_copied
 
 KEY = (TOPIC, 0)
 
@@ -163,6 +163,28 @@ def test_a_store_that_is_not_that_of_the_brokers(tmp_path: Path) -> None:
             RemoteStorageError, match=r"has no object .*\.txnindex, which is listed"
         ):
             plan(options(tmp_path, broker))
+
+
+def test_without_a_transaction_index_there_is_no_plan(tmp_path: Path) -> None:
+    log = drawn()
+    log.write(tmp_path)
+    (tmp_path / object_name(log.segments[0], ObjectKind.TXN_INDEX)).unlink()
+    with FakeBroker(versions=TIERED) as broker:
+        broker.logs[0] = log.served()
+        with pytest.raises(RemoteStorageError, match=r"\.txnindex, which is listed as readable"):
+            plan(options(tmp_path, broker))
+        assert plan(options(tmp_path, broker, isolation="read_uncommitted"))
+
+
+def test_a_segment_that_kafka_copied_may_have_no_transaction_index(tmp_path: Path) -> None:
+    log = half_copied(4)
+    changed = {"txn_index_empty": False, "tiered_epoch": NO_EPOCH}
+    log.segments = [replace(each, **changed) for each in log.segments]
+    log.write(tmp_path)
+    with FakeBroker(versions=TIERED) as broker:
+        broker.logs[0] = log.served()
+        [task] = plan(options(tmp_path, broker))
+    assert [each.remote and each.remote.aborted for each in task.splits] == [(), (), None]
 
 
 def test_indexes_that_cannot_be_used(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

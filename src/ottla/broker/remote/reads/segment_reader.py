@@ -107,7 +107,8 @@ class SegmentReader:
     def aborted(self, segment: SegmentMetadata) -> Dialogue[list[AbortedTransaction]]:
         """Return the aborted transactions whose markers are in the segment.
 
-        A segment without any may lack the object. Raises: StoreFailed, RecordsError.
+        Raises: StoreFailed, also where only the index is lost: without it aborted records would
+                count as committed. RecordsError.
         """
         if segment.txn_index_empty:
             return []
@@ -115,7 +116,7 @@ class SegmentReader:
         try:
             data = yield from self.indexes.read(name)
         except StoreFailed as failed:
-            if not failed.is_missing:
+            if not failed.is_missing or not segment.may_lack_txn_index:
                 raise
             # Either there was none to copy, or the segment is gone; then its log is, too.
             yield from self.chunks.read(

@@ -82,7 +82,7 @@ def _missing(view: PartitionView, segment: SegmentMetadata, kind: ObjectKind, na
 _USES: Final = {
     ObjectKind.OFFSET_INDEX: "reads from within the segment fail",
     ObjectKind.TIME_INDEX: "searches by timestamp fail",
-    ObjectKind.TXN_INDEX: "read_committed consumers may get aborted records",
+    ObjectKind.TXN_INDEX: "read_committed reads of transactions fail",
     ObjectKind.PRODUCER_SNAPSHOT: "no replica can begin behind the segment",
     ObjectKind.LEADER_EPOCHS: "no replica can begin behind the segment",
 }

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ottla.base.errors import ApiError, Error
+from ottla.base.ids import NO_EPOCH
 from ottla.base.pending import Pending
 from ottla.broker.fetch.remote_port import RemoteData
 from ottla.broker.remote.reads import remote_transactions
@@ -540,6 +541,28 @@ def test_an_abort_marker_in_a_later_segment_or_the_local_log_is_found(remote: in
     bench.tier(remote)
     assert bench.read(0, committed=True).aborted == ((1, 0),)
     assert bench.read(1, 10, committed=True).aborted == ()  # No record of a transaction in it.
+
+
+def test_without_the_transaction_index_no_aborted_record_is_returned() -> None:
+    plain = [(0, "write")] * 3
+    bench = Bench(transactions([(1, "write"), *plain, (1, "abort"), *plain, *plain]), SMALL)
+    bench.tier(2)
+    (lost,) = [name for name in bench.model.objects if name.endswith(".txnindex")]
+    content = bench.model.objects[lost]
+    bench.model.delete(lost)
+    for _ in range(2):
+        assert bench.ask(bench.wanted(0, committed=True)) is Error.KAFKA_STORAGE_ERROR
+    assert bench.read(0).data
+    bench.put(lost, content)
+    assert bench.read(0, committed=True).aborted == ((1, 0),)
+
+
+def test_a_segment_that_kafka_copied_may_have_no_transaction_index() -> None:
+    bench = Bench(transactions([(1, "write"), (1, "commit")] * 5), SMALL)
+    bench.tier(2)
+    first = bench.remote.known[0]
+    bench.remote.known[0] = replace(first, txn_index_empty=False, tiered_epoch=NO_EPOCH)
+    assert bench.read(0, committed=True).aborted == ()
 
 
 def test_an_abort_marker_that_leaves_the_local_log_during_the_search_is_found() -> None:

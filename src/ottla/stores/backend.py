@@ -26,11 +26,10 @@ def check_size(source: FileSource, size_bytes: int) -> None:
 class Backend(Protocol):
     """A kind of store. Every method raises OperationFailed.
 
-    `is_cancellable`: an operation ends soon after its coroutine is cancelled. Where not, it goes on
-    in its thread, and its place in the pool is taken as long.
+    To cancel a coroutine gives its operation up: from then on nothing is sent and no object
+    appears, but for a call that was begun. The coroutine ends once the operation has ended, since
+    its place in the pool is taken as long. Cancelled again, it no longer waits for that.
     """
-
-    is_cancellable: bool
 
     async def put(self, name: str, source: Source) -> None: ...
 

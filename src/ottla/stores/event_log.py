@@ -52,7 +52,6 @@ class RecordedBackend:
     def __init__(self, backend: Backend, log: EventLog) -> None:
         self._backend = backend
         self._log = log
-        self.is_cancellable = backend.is_cancellable
 
     async def put(self, name: str, source: Source) -> None:
         await self._backend.put(name, source)

@@ -6,6 +6,15 @@ all, also after a power loss. Names of temporary files contain `#`, which no obj
 
 Operations block, so each runs in a thread of its own (`daemon_threads`); the pools of
 `ottla.stores.store` bound them. A mount that hangs does not keep the process from ending.
+
+A thread cannot be cancelled, and a mount may hang for longer than an operation's caller waits:
+
+1. A put hangs, and is answered at its deadline. The caller gives the copy up.
+2. The object is deleted, and deleted once more when no late write is possible any more.
+3. The mount is back, and the put goes on. Nobody would know of this object.
+
+So a thread looks whether its operation was given up: before each piece that it copies, before it
+gives the object its name, and before it removes one. Only a rename that hangs itself comes late.
 """
 
 import asyncio
@@ -23,7 +32,7 @@ from ottla.base.ports import Buffer
 from ottla.stores.backend import OperationFailed
 from ottla.stores.daemon_threads import DaemonThreads
 from ottla.stores.durable_directories import DurableDirectories
-from ottla.stores.file_copies import copy_file
+from ottla.stores.file_copies import Check, copy_file
 
 T = TypeVar("T")
 
@@ -37,6 +46,20 @@ _DENIED: Final = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
 _INVALID: Final = frozenset({errno.ENAMETOOLONG, errno.EISDIR, errno.ENOTDIR, errno.EINVAL})
 
 
+class Operation:
+    """An operation as its thread sees it. `is_given_up` is set by another one."""
+
+    __slots__ = ("is_given_up",)
+
+    def __init__(self) -> None:
+        self.is_given_up = False
+
+    def check(self) -> None:
+        """Raise OperationFailed if it was given up: it must not change anything any more."""
+        if self.is_given_up:
+            raise OperationFailed(Failure.CANCELLED, "given up")
+
+
 class FileBackend:
     """The objects below `root`, which the first write creates.
 
@@ -44,8 +67,6 @@ class FileBackend:
     and whoever deletes must not take its objects for deleted. So a directory that this process has
     found is not made again: objects in it would vanish when the mount is back.
     """
-
-    is_cancellable = False
 
     def __init__(self, root: str) -> None:
         self._root: Final = root
@@ -56,31 +77,31 @@ class FileBackend:
 
     async def put(self, name: str, source: Source) -> None:
         """Write or replace an object."""
-        await self._in_thread(lambda: self._write(name, source, replace=True))
+        await self._in_thread(lambda it: self._write(it, name, source, replace=True))
 
     async def put_if_absent(self, name: str, data: Buffer) -> None:
         """Write an object unless it exists."""
-        await self._in_thread(lambda: self._write(name, data, replace=False))
+        await self._in_thread(lambda it: self._write(it, name, data, replace=False))
 
     async def get_range(self, name: str, start: int, length: int) -> Buffer:
         """Read a range."""
-        return await self._in_thread(lambda: self._read(name, start, length))
+        return await self._in_thread(lambda _: self._read(name, start, length))
 
     async def head(self, name: str) -> ObjectInfo:
         """Return size and time."""
-        return await self._in_thread(lambda: _info(name, os.stat(self._path(name))))
+        return await self._in_thread(lambda _: _info(name, os.stat(self._path(name))))
 
     async def list_page(self, prefix: str, after: str, limit: int) -> Page:
         """List objects in the order of their names."""
-        return await self._in_thread(lambda: self._list(prefix, after, limit))
+        return await self._in_thread(lambda _: self._list(prefix, after, limit))
 
     async def delete_many(self, names: Sequence[str]) -> Mapping[str, StoreError]:
         """Delete objects, and directories that become empty."""
-        return await self._in_thread(lambda: self._delete(names))
+        return await self._in_thread(lambda it: self._delete(it, names))
 
-    async def _in_thread(self, work: Callable[[], T]) -> T:
+    async def _in_thread(self, work: Callable[[Operation], T]) -> T:
         """Run `work` in a daemon thread; an OSError becomes an OperationFailed."""
-        loop = asyncio.get_running_loop()
+        loop, operation = asyncio.get_running_loop(), Operation()
         ended: asyncio.Future[T] = loop.create_future()
 
         def settle(result: T | None, error: BaseException | None) -> None:
@@ -95,7 +116,7 @@ class FileBackend:
             result: T | None = None
             failed: BaseException | None = None
             try:
-                result = work()
+                result = work(operation)
             except OSError as error:
                 failed = _failure(error)
             except BaseException as error:
@@ -104,14 +125,21 @@ class FileBackend:
                 loop.call_soon_threadsafe(settle, result, failed)
 
         self._threads.run(run)
-        return await ended
+        try:
+            await asyncio.wait({ended})  # Cancelled, it leaves `ended` as it is.
+        except asyncio.CancelledError:
+            operation.is_given_up = True
+            with contextlib.suppress(Exception):
+                await ended
+            raise
+        return ended.result()
 
     # -- in threads ----------------------------------------------------------------------------
 
     def _path(self, name: str) -> str:
         return os.path.join(self._root, *name.split("/"))
 
-    def _write(self, name: str, source: Source, *, replace: bool) -> None:
+    def _write(self, operation: Operation, name: str, source: Source, *, replace: bool) -> None:
         path = self._path(name)
         if not replace and os.path.exists(path):
             raise OperationFailed(Failure.EXISTS, name)
@@ -120,8 +148,9 @@ class FileBackend:
         try:
             try:
                 with os.fdopen(descriptor, "wb", buffering=0) as target:
-                    _copy(source, target.fileno())
+                    _copy(source, target.fileno(), operation.check)
                     os.fsync(target.fileno())
+                operation.check()
                 if replace:
                     os.replace(temporary, path)
                 else:
@@ -186,11 +215,12 @@ class FileBackend:
         self._check_root()
         return Page(tuple(infos), is_last=True)
 
-    def _delete(self, names: Sequence[str]) -> dict[str, StoreError]:
+    def _delete(self, operation: Operation, names: Sequence[str]) -> dict[str, StoreError]:
         self._check_root()
         failed: dict[str, StoreError] = {}
         directories: set[str] = set()
         for name in names:
+            operation.check()
             path = self._path(name)
             try:
                 os.unlink(path)
@@ -210,10 +240,10 @@ class FileBackend:
         return failed
 
 
-def _copy(source: Source, target: int) -> None:
+def _copy(source: Source, target: int, check: Check) -> None:
     """Write a source to a descriptor."""
     if isinstance(source, FileSource):
-        copy_file(source, target)
+        copy_file(source, target, check)
         return
     view = memoryview(source).cast("B")
     while view:

@@ -29,6 +29,9 @@ UNSYNCED_BYTES_MAX: Final = 16 << 20
 """So much is written to the disk before more is copied: a large file must not fill the page cache
 with dirty pages, beyond a share of which the kernel delays all who write, the event loop too."""
 
+Check = Callable[[], object]
+"""Raises if the copy was given up."""
+
 Copy = Callable[[int, int, int, int], int]
 """Copies from a descriptor to another one: from a position on, so many bytes at most. Returns how
 many were copied."""
@@ -37,9 +40,10 @@ _UNSUPPORTED: Final = frozenset({errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.
 """The kernel does not copy between these files."""
 
 
-def copy_file(source: FileSource, target: int) -> None:
+def copy_file(source: FileSource, target: int, check: Check) -> None:
     """Write the content of a file to the descriptor of an empty one, which is not synced.
 
+    `check`: called before each piece; what it raises ends the copy.
     Raises: OperationFailed where the file is not the one that was meant; OSError.
     """
     try:
@@ -48,12 +52,12 @@ def copy_file(source: FileSource, target: int) -> None:
         raise OperationFailed(Failure.SOURCE, f"{source.path} does not exist") from None
     try:
         check_size(source, os.fstat(descriptor).st_size)
-        _copy_pieces(source, descriptor, target)
+        _copy_pieces(source, descriptor, target, check)
     finally:
         os.close(descriptor)
 
 
-def _copy_pieces(source: FileSource, descriptor: int, target: int) -> None:
+def _copy_pieces(source: FileSource, descriptor: int, target: int, check: Check) -> None:
     copy, position, synced = FIRST, 0, 0
     while position < source.size_bytes:
         if position - synced >= UNSYNCED_BYTES_MAX:
@@ -61,6 +65,7 @@ def _copy_pieces(source: FileSource, descriptor: int, target: int) -> None:
             synced = position
         elif position:
             time.sleep(PAUSE_SECONDS)
+        check()
         end = min(position + PIECE_BYTES, synced + UNSYNCED_BYTES_MAX, source.size_bytes)
         try:
             copied = copy(descriptor, target, position, end - position)

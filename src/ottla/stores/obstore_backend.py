@@ -66,8 +66,6 @@ def s3_store(uri: S3Uri) -> S3Store:
 class ObstoreBackend:
     """Operations of one of the library's stores."""
 
-    is_cancellable = True
-
     def __init__(self, store: S3Store | MemoryStore) -> None:
         self._store: Final[Any] = store
 

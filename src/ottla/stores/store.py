@@ -5,9 +5,10 @@ neither the node's loop nor its disk workers. Each pool has its own bound for op
 and for those that are queued: purging cannot starve reads. A result is handed to the caller's loop
 through `post`, which may be called from any thread.
 
-An operation keeps its place in the pool until it has really ended. One that cannot be cancelled (a
-read from a file system that hangs) is answered at its deadline and goes on holding its place; when
-all places are held so, further operations are queued until their deadlines, then BUSY.
+An operation that is answered at its deadline, or cancelled, is given up: a write that has not
+happened never does. It keeps its place in the pool until it has really ended. One that does not end
+(a read from a file system that hangs) goes on holding its place; when all places are held so,
+further operations are queued until their deadlines, then BUSY.
 """
 
 import asyncio
@@ -84,13 +85,16 @@ class Store:
             return
         self._is_closed = True
 
-        def stop() -> None:
+        def stop(is_first: bool) -> None:
             for task in asyncio.all_tasks(self._loop):
                 task.cancel()
-            # One more turn: the tasks see their cancellation and answer.
-            self._loop.call_later(0.05, self._loop.stop)
+            # The tasks see their cancellation and answer. The second one ends those that hang.
+            if is_first:
+                self._loop.call_later(0.025, stop, False)
+            else:
+                self._loop.call_later(0.025, self._loop.stop)
 
-        self._loop.call_soon_threadsafe(stop)
+        self._loop.call_soon_threadsafe(stop, True)
         self._thread.join(timeout=1)
 
     def under_way(self, pool: Pool) -> int:
@@ -231,9 +235,8 @@ class Store:
         await self._ended_operation(task)
 
     async def _ended_operation(self, task: "asyncio.Task[Any]") -> None:
-        """Wait until an operation that was answered has ended, and make it end if possible."""
-        if self._backend.is_cancellable:
-            task.cancel()
+        """Give an operation up that was answered, and wait until it has ended."""
+        task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await asyncio.wait({task})
 

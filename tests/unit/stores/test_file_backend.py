@@ -6,15 +6,17 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from ottla.base.object_store import Failure, Pool, StoreError
+from ottla.base.object_store import Call, Failure, Pool, StoreError
 from ottla.stores import file_backend
 from ottla.stores.file_backend import UNFINISHED_SECONDS_MAX, FileBackend
-from tests.object_store_checks import Tool
+from ottla.stores.store import Store
+from tests.object_store_checks import SECONDS_MAX, Tool
 from tests.unit.stores.support import RealBench
 
 
@@ -95,6 +97,58 @@ def test_a_failed_sync_is_a_failed_put(
     monkeypatch.undo()
     assert tool.get("a") == b"old"
     assert files_below(tmp_path / "store") == ["a"]
+
+
+class Hanging:
+    """A function that waits until the mount is back."""
+
+    def __init__(self, function: Callable[..., object]) -> None:
+        self._function = function
+        self.is_called, self.is_back = threading.Event(), threading.Event()
+
+    def __call__(self, *arguments: object) -> None:
+        self.is_called.set()
+        self.is_back.wait(SECONDS_MAX)
+        self._function(*arguments)
+
+
+def give_up(tool: Tool, call: Call[Any], hanging: Hanging) -> None:
+    """Cancel a copier's operation that hangs; then the mount is back, and it ends."""
+    bench, store = tool.bench, tool.store
+    assert isinstance(bench, RealBench)
+    assert isinstance(store, Store)
+    bench.run_until_real(hanging.is_called.is_set)
+    call.cancel()
+    # After another operation, the store's thread has seen the cancellation.
+    tool.head("other")
+    assert store.under_way(Pool.COPIER) == 1, "it keeps its place"
+    hanging.is_back.set()
+    bench.run_until(lambda: store.under_way(Pool.COPIER) == 0)
+
+
+@pytest.mark.parametrize("replaces", [True, False])
+def test_a_put_that_was_given_up_while_the_mount_hung_never_lands(
+    tool: Tool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, replaces: bool
+) -> None:
+    """Or it would land after its caller had deleted the object for the last time."""
+    hanging = Hanging(os.fsync)
+    monkeypatch.setattr(file_backend.os, "fsync", hanging)
+    put = tool.store.put if replaces else tool.store.put_if_absent
+    call = put("t/a", b"x", pool=Pool.COPIER, deadline_ms=tool.bench.deadline())
+    give_up(tool, call, hanging)
+    assert files_below(tmp_path / "store") == []
+
+
+def test_a_deletion_that_was_given_up_deletes_no_more(
+    tool: Tool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hanging, deadline_ms = Hanging(os.unlink), tool.bench.deadline()
+    for name in ("t/a", "t/b", "t/c"):
+        tool.put(name, b"x")
+    monkeypatch.setattr(file_backend.os, "unlink", hanging)
+    call = tool.store.delete_many(["t/a", "t/b"], pool=Pool.COPIER, deadline_ms=deadline_ms)
+    give_up(tool, call, hanging)
+    assert tool.names() == ["t/b", "t/c"]
 
 
 def test_the_content_is_synced_before_the_name_and_the_name_before_the_answer(

@@ -14,7 +14,7 @@ import pytest
 from ottla.base.object_store import Failure, FileSource
 from ottla.stores import file_copies
 from ottla.stores.backend import OperationFailed
-from ottla.stores.file_copies import copy_file, in_kernel, through_buffer
+from ottla.stores.file_copies import Check, copy_file, in_kernel, through_buffer
 
 SIZES = [0, 1, 4095, 4096, 100_001]
 
@@ -32,12 +32,12 @@ def source_of(directory: Path, size: int) -> FileSource:
     return FileSource(str(path), size)
 
 
-def copied(source: FileSource, directory: Path) -> bytes:
+def copied(source: FileSource, directory: Path, check: Check = lambda: None) -> bytes:
     """Copy into a new file as a put does; return what it has."""
     target = directory / "target"
     descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
     try:
-        copy_file(source, descriptor)
+        copy_file(source, descriptor, check)
     finally:
         os.close(descriptor)
     return target.read_bytes()
@@ -140,6 +140,19 @@ def test_a_file_that_is_not_the_one_that_was_meant(
     monkeypatch.setattr(file_copies, "FIRST", cut_off)
     with pytest.raises(OperationFailed, match="15000 bytes, not 100001"):
         copied(source, tmp_path)
+
+
+def test_a_copy_that_is_given_up_ends_before_its_next_piece(tmp_path: Path) -> None:
+    checks: list[None] = []
+
+    def check() -> None:
+        checks.append(None)
+        if len(checks) == 3:
+            raise OperationFailed(Failure.CANCELLED, "given up")
+
+    with pytest.raises(OperationFailed, match="given up"):
+        copied(source_of(tmp_path, 100_001), tmp_path, check)
+    assert (tmp_path / "target").stat().st_size == 30_000
 
 
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:

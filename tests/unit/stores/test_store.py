@@ -27,10 +27,13 @@ from tests.unit.stores.support import RealBench
 
 
 class HeldBackend:
-    """`head` waits until `release` is set; then its result is `outcome`."""
+    """`head` waits until `release` is set; then its result is `outcome`.
 
-    def __init__(self, *, is_cancellable: bool) -> None:
-        self.is_cancellable = is_cancellable
+    `hangs`: also once it is cancelled.
+    """
+
+    def __init__(self, *, hangs: bool = False) -> None:
+        self.hangs = hangs
         self.release = threading.Event()
         self.outcome: BaseException | None = None
         self.running = 0
@@ -42,17 +45,20 @@ class HeldBackend:
         self.running_max = max(self.running_max, self.running)
         try:
             while not self.release.is_set():
-                await asyncio.sleep(0.001)
-        except asyncio.CancelledError:
-            self.cancelled += 1
-            if not self.is_cancellable:
-                raise AssertionError("it was to go on") from None
-            raise
+                await self._wait()
         finally:
             self.running -= 1
         if self.outcome is not None:
             raise self.outcome
         return ObjectInfo(name, 1, 2)
+
+    async def _wait(self) -> None:
+        try:
+            await asyncio.sleep(0.001)
+        except asyncio.CancelledError:
+            self.cancelled += 1
+            if not self.hangs:
+                raise
 
     async def put(self, name: str, source: Source) -> None:
         raise AssertionError
@@ -78,26 +84,24 @@ def failure_of(result: object) -> Failure | None:
     return result.failure if isinstance(result, StoreError) else None
 
 
-@pytest.mark.parametrize("is_cancellable", [True, False])
-def test_a_result_comes_by_the_deadline(is_cancellable: bool, tmp_path: Path) -> None:
-    backend = HeldBackend(is_cancellable=is_cancellable)
+@pytest.mark.parametrize("hangs", [False, True])
+def test_a_result_comes_by_the_deadline(hangs: bool, tmp_path: Path) -> None:
+    backend = HeldBackend(hangs=hangs)
     bench = bench_of(backend, tmp_path)
     store = bench.open()
     result = bench.wait(store.head("a", pool=Pool.FETCHER, deadline_ms=bench.deadline(0.05)))
     assert failure_of(result) is Failure.TIMED_OUT
-    if is_cancellable:
-        bench.run_until(lambda: store.under_way(Pool.FETCHER) == 0)
-        assert backend.cancelled == 1
-    else:
+    if hangs:
+        bench.run_until_real(lambda: backend.cancelled == 1)
         assert store.under_way(Pool.FETCHER) == 1, "it goes on, and keeps its place"
         backend.release.set()
-        bench.run_until(lambda: store.under_way(Pool.FETCHER) == 0)
-        assert backend.cancelled == 0
+    bench.run_until(lambda: store.under_way(Pool.FETCHER) == 0)
+    assert backend.cancelled == 1
     bench.close()
 
 
 def test_pools_are_bounded_and_apart(tmp_path: Path) -> None:
-    backend = HeldBackend(is_cancellable=True)
+    backend = HeldBackend()
     bench = bench_of(backend, tmp_path, PoolLimits(running_max=2, queued_max=3))
     store = bench.open()
     calls = [store.head("a", pool=Pool.COPIER, deadline_ms=bench.deadline()) for _ in range(7)]
@@ -118,7 +122,7 @@ def test_pools_are_bounded_and_apart(tmp_path: Path) -> None:
 
 
 def test_places_that_hang_are_not_given_again(tmp_path: Path) -> None:
-    backend = HeldBackend(is_cancellable=False)
+    backend = HeldBackend(hangs=True)
     bench = bench_of(backend, tmp_path, PoolLimits(running_max=1, queued_max=5))
     store = bench.open()
     first = store.head("a", pool=Pool.FETCHER, deadline_ms=bench.deadline(0.02))
@@ -133,7 +137,7 @@ def test_places_that_hang_are_not_given_again(tmp_path: Path) -> None:
 
 
 def test_cancelled_calls_free_their_places(tmp_path: Path) -> None:
-    backend = HeldBackend(is_cancellable=True)
+    backend = HeldBackend()
     bench = bench_of(backend, tmp_path, PoolLimits(running_max=1, queued_max=5))
     store = bench.open()
     long = bench.deadline(10 * SECONDS_MAX)  # Else the deadline would free them.
@@ -151,7 +155,7 @@ def test_cancelled_calls_free_their_places(tmp_path: Path) -> None:
 
 
 def test_errors_are_values(tmp_path: Path) -> None:
-    backend = HeldBackend(is_cancellable=True)
+    backend = HeldBackend()
     backend.release.set()
     bench = bench_of(backend, tmp_path)
     store = bench.open()
@@ -165,7 +169,7 @@ def test_errors_are_values(tmp_path: Path) -> None:
 
 
 def test_close_answers_what_is_under_way_and_does_not_wait(tmp_path: Path) -> None:
-    backend = HeldBackend(is_cancellable=True)
+    backend = HeldBackend()
     bench = bench_of(backend, tmp_path)
     store = bench.open()
     call = store.head("a", pool=Pool.FETCHER, deadline_ms=bench.deadline())
@@ -179,7 +183,7 @@ def test_close_answers_what_is_under_way_and_does_not_wait(tmp_path: Path) -> No
 
 def test_an_operation_that_close_comes_before_is_not_left_half_begun(tmp_path: Path) -> None:
     """A coroutine that was made and is never awaited warns, at some time later."""
-    backend = HeldBackend(is_cancellable=True)
+    backend = HeldBackend()
     bench = bench_of(backend, tmp_path)
     store = bench.open()
     closing = threading.Thread(target=store.close)
@@ -203,7 +207,7 @@ def test_an_operation_that_close_comes_before_is_not_left_half_begun(tmp_path: P
 
 
 def test_a_store_that_hangs_does_not_hold_up_close(tmp_path: Path) -> None:
-    backend = HeldBackend(is_cancellable=False)
+    backend = HeldBackend(hangs=True)
     bench = bench_of(backend, tmp_path)
     store = bench.open()
     store.get_range("a", 0, 1, pool=Pool.FETCHER, deadline_ms=bench.deadline())
@@ -219,7 +223,7 @@ def test_names_that_no_store_keeps_are_bugs(name: str) -> None:
 
 
 def test_pools_grow_and_shrink_while_they_run(tmp_path: Path) -> None:
-    backend = HeldBackend(is_cancellable=True)
+    backend = HeldBackend()
     bench = bench_of(backend, tmp_path, PoolLimits(running_max=1, queued_max=9))
     store = bench.open()
 

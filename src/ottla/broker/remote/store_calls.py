@@ -5,7 +5,8 @@ again, after a backoff that doubles, until the time of the whole is over.
 
 A write whose result is unknown may still be executed after its failure, even after a later delete
 of the same object: `on_unknown` is called, and whoever deletes the object deletes it again once
-LATE_WRITE_MS have passed.
+LATE_WRITE_MS have passed. Beyond that is only what no store can recall: a broker that is suspended
+within a write, and a rename that hangs for longer on the mount of a directory store.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -36,7 +37,7 @@ TRANSFER_BYTES_PER_MS_MIN: Final = 1024
 """A slower transfer is cancelled, some 1 MiB/s."""
 
 LATE_WRITE_MS: Final = 60_000
-"""A write whose caller has given up is executed within this time, or never."""
+"""A write whose caller has given up is executed within this time, or never. Exceptions: above."""
 
 RETRIES: Final = Backoff(first_ms=500, max_ms=30_000)
 """remote.log.manager.task.retry.backoff.ms, ….max.ms."""

@@ -226,6 +226,16 @@ def check_many_are_deleted_at_once(bench: Bench) -> None:
     assert tool.names() == []
 
 
+def check_objects_are_not_unfinished(bench: Bench) -> None:
+    tool = Tool(bench)
+    for name in ("t/0/a", "t/0/b/c", "t/01/a"):
+        tool.put(name, b"x")
+    for prefix in ("t/0", "t", "nothing/0"):
+        call = tool.store.remove_unfinished(prefix, pool=Pool.PURGE, deadline_ms=bench.deadline())
+        assert bench.wait(call) is None
+    assert tool.names() == ["t/0/a", "t/0/b/c", "t/01/a"]
+
+
 def check_a_cancelled_call_ends_at_once(bench: Bench) -> None:
     tool = Tool(bench)
     call = tool.store.put("a", b"x" * 1_000_000, pool=Pool.COPIER, deadline_ms=bench.deadline())

@@ -180,6 +180,13 @@ class ObjectStore(Protocol):
         """
         ...
 
+    def remove_unfinished(self, prefix: str, *, pool: Pool, deadline_ms: int) -> Call[None]:
+        """Remove what is left below the directory `prefix` of writes that did not end.
+
+        It is no object, and no listing shows it. A write there that is under way fails.
+        """
+        ...
+
 
 def check_name(name: str) -> None:
     """Assert that a name is one that every store keeps as it is."""

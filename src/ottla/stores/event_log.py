@@ -79,3 +79,6 @@ class RecordedBackend:
             if name not in failed:
                 self._log.note("delete", name)
         return failed
+
+    async def remove_unfinished(self, prefix: str) -> None:
+        await self._backend.remove_unfinished(prefix)

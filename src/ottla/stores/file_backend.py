@@ -24,7 +24,7 @@ import heapq
 import os
 import secrets
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Final, TypeVar
 
 from ottla.base.object_store import Failure, FileSource, ObjectInfo, Page, Source, StoreError
@@ -37,7 +37,11 @@ from ottla.stores.file_copies import Check, copy_file
 T = TypeVar("T")
 
 UNFINISHED_SECONDS_MAX: Final = 24 * 3600
-"""A temporary file that old belongs to a process that died."""
+"""A temporary file that old belongs to a process that died, also if the hosts' clocks differ."""
+
+STALLED_SECONDS_MIN: Final = 60
+"""A temporary file that was not written to for so long is removed with its object: its writer has
+died, or hangs. Objects that may be written late are deleted again after a longer time."""
 
 CREATE_ATTEMPTS: Final = 20
 """Directories that became empty are removed, maybe just before a file is created in them."""
@@ -96,8 +100,12 @@ class FileBackend:
         return await self._in_thread(lambda _: self._list(prefix, after, limit))
 
     async def delete_many(self, names: Sequence[str]) -> Mapping[str, StoreError]:
-        """Delete objects, and directories that become empty."""
+        """Delete objects with their temporary files, and directories that become empty."""
         return await self._in_thread(lambda it: self._delete(it, names))
+
+    async def remove_unfinished(self, prefix: str) -> None:
+        """Remove temporary files of any age, and directories that become empty."""
+        await self._in_thread(lambda it: self._remove_unfinished(it, prefix))
 
     async def _in_thread(self, work: Callable[[Operation], T]) -> T:
         """Run `work` in a daemon thread; an OSError becomes an OperationFailed."""
@@ -218,7 +226,7 @@ class FileBackend:
     def _delete(self, operation: Operation, names: Sequence[str]) -> dict[str, StoreError]:
         self._check_root()
         failed: dict[str, StoreError] = {}
-        directories: set[str] = set()
+        deleted: dict[str, set[str]] = {}
         for name in names:
             operation.check()
             path = self._path(name)
@@ -229,15 +237,26 @@ class FileBackend:
             except OSError as error:
                 failed[name] = _failure(error).error
                 continue
-            directories.add(os.path.dirname(path))
-        for directory in sorted(directories, reverse=True):
-            _remove_unfinished(directory)
-            while directory != self._root and _remove_if_empty(directory):
-                directory = os.path.dirname(directory)
-            with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-                _sync_directory(directory)
+            directory, file = os.path.split(path)
+            deleted.setdefault(directory, set()).add(file)
+        for directory in sorted(deleted, reverse=True):
+            _remove_unfinished_of(directory, deleted[directory])
+            self._prune(directory)
         self._check_root()  # Else what was not found may be there, after all.
         return failed
+
+    def _remove_unfinished(self, operation: Operation, prefix: str) -> None:
+        self._check_root()
+        directory = self._path(prefix)
+        _remove_unfinished_below(directory, operation.check)
+        self._prune(directory)
+        self._check_root()
+
+    def _prune(self, directory: str) -> None:
+        """Remove a directory and those above it that are empty; make what was removed durable."""
+        while directory != self._root and _remove_if_empty(directory):
+            directory = os.path.dirname(directory)
+        _sync_directory(directory)
 
 
 def _copy(source: Source, target: int, check: Check) -> None:
@@ -279,13 +298,33 @@ def _names_below(directory: str, name: str, after: str) -> Iterator[str]:
             yield full
 
 
-def _remove_unfinished(directory: str) -> None:
-    """Remove temporary files of processes that died, so that the directory can go."""
+def _remove_unfinished_of(directory: str, names: Collection[str]) -> None:
+    """Remove the temporary files of deleted objects, and those of processes that died."""
     with contextlib.suppress(OSError), os.scandir(directory) as entries:
-        oldest = time.time() - UNFINISHED_SECONDS_MAX
+        now = time.time()
         for entry in entries:
-            if "#" in entry.name and entry.stat(follow_symlinks=False).st_mtime < oldest:
+            name, mark, _ = entry.name.partition("#")
+            seconds_max = STALLED_SECONDS_MIN if name in names else UNFINISHED_SECONDS_MAX
+            if mark and now - entry.stat(follow_symlinks=False).st_mtime > seconds_max:
                 os.unlink(entry.path)
+
+
+def _remove_unfinished_below(directory: str, check: Check) -> None:
+    """Remove all temporary files below a directory, and the directories that are empty then."""
+    try:
+        with os.scandir(directory) as entries:
+            found = sorted(entries, key=lambda entry: entry.name)
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    for entry in found:
+        check()
+        if entry.is_dir(follow_symlinks=False):
+            _remove_unfinished_below(entry.path, check)
+        elif "#" in entry.name:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(entry.path)
+    if not _remove_if_empty(directory):
+        _sync_directory(directory)
 
 
 def _remove_if_empty(directory: str) -> bool:
@@ -299,7 +338,11 @@ def _remove_if_empty(directory: str) -> bool:
 
 
 def _sync_directory(directory: str) -> None:
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    """Make what was removed from a directory durable, unless it was removed itself."""
+    try:
+        descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except (FileNotFoundError, NotADirectoryError):
+        return
     try:
         os.fsync(descriptor)
     finally:

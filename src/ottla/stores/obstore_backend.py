@@ -138,6 +138,12 @@ class ObstoreBackend:
             return {name: failed[name] for name in names if name in failed}
         return {}
 
+    async def remove_unfinished(self, prefix: str) -> None:
+        """Do nothing: the parts of a large file whose upload broke off are the bucket's to remove.
+
+        The library does not list them; a lifecycle rule of the bucket deletes them.
+        """
+
     async def _delete(
         self, name: str, places: asyncio.Semaphore, failed: dict[str, StoreError]
     ) -> None:

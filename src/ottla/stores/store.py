@@ -159,6 +159,11 @@ class Store:
             check_name(name)
         return self._start(lambda: self._backend.delete_many(names), pool, deadline_ms)
 
+    def remove_unfinished(self, prefix: str, *, pool: Pool, deadline_ms: int) -> Call[None]:
+        """See the port."""
+        check_name(prefix)
+        return self._start(lambda: self._backend.remove_unfinished(prefix), pool, deadline_ms)
+
     # -- one operation -------------------------------------------------------------------------
 
     def _start(

@@ -14,7 +14,7 @@ import pytest
 
 from ottla.base.object_store import Call, Failure, Pool, StoreError
 from ottla.stores import file_backend
-from ottla.stores.file_backend import UNFINISHED_SECONDS_MAX, FileBackend
+from ottla.stores.file_backend import STALLED_SECONDS_MIN, UNFINISHED_SECONDS_MAX, FileBackend
 from ottla.stores.store import Store
 from tests.object_store_checks import SECONDS_MAX, Tool
 from tests.unit.stores.support import RealBench
@@ -184,6 +184,58 @@ def test_unfinished_files_are_not_listed_and_go_in_time(tool: Tool, tmp_path: Pa
     assert tool.names() == ["t/a"]
     tool.delete("t/a")
     assert files_below(tmp_path / "store") == ["t/b#12"]
+
+
+def test_unfinished_files_of_a_deleted_object_go_with_it(tool: Tool, tmp_path: Path) -> None:
+    """Unless one is being written: such an object is deleted again, after some minutes."""
+    tool.put("t/a", b"x")
+    past = time.time() - STALLED_SECONDS_MIN - 60
+    for name in ("a#12", "ab#12", "b#12"):
+        path = tmp_path / "store/t" / name
+        path.write_bytes(b"x")
+        os.utime(path, (past, past))
+    (tmp_path / "store/t/a#34").write_bytes(b"x")
+    tool.delete("t/a")
+    assert files_below(tmp_path / "store") == ["t/a#34", "t/ab#12", "t/b#12"]
+
+
+def removed_unfinished(tool: Tool, prefix: str) -> StoreError | None:
+    call = tool.store.remove_unfinished(prefix, pool=Pool.PURGE, deadline_ms=tool.bench.deadline())
+    return tool.bench.wait(call)
+
+
+def test_unfinished_files_below_a_directory_are_removed_with_it(tool: Tool, tmp_path: Path) -> None:
+    """A purge asks for that when nobody writes there any more: so their age does not matter."""
+    root = tmp_path / "store"
+    for name in ("t/0/a#12", "t/0/manifest/1#12", "t/00/a#12"):
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_bytes(b"x")
+    assert removed_unfinished(tool, "t/0") is None
+    assert files_below(root) == ["t/00/a#12"]
+    assert os.listdir(root / "t") == ["00"]
+    tool.put("t/00/a", b"x")
+    assert removed_unfinished(tool, "t") is None
+    assert files_below(root) == ["t/00/a"]
+    root.rename(tmp_path / "away")
+    gone = removed_unfinished(tool, "t")
+    assert gone is not None
+    assert gone.failure is Failure.UNAVAILABLE
+
+
+def test_a_write_whose_unfinished_file_was_removed_fails(
+    tool: Tool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A broker that was suspended within a write while the topic was purged."""
+    hanging = Hanging(os.fsync)
+    monkeypatch.setattr(file_backend.os, "fsync", hanging)
+    call = tool.store.put("t/0/a", b"x", pool=Pool.COPIER, deadline_ms=tool.bench.deadline())
+    assert isinstance(tool.bench, RealBench)
+    tool.bench.run_until_real(hanging.is_called.is_set)
+    monkeypatch.undo()
+    assert removed_unfinished(tool, "t/0") is None
+    hanging.is_back.set()
+    assert isinstance(tool.bench.wait(call), StoreError)
+    assert os.listdir(tmp_path / "store") == []
 
 
 WRITER = """

@@ -66,6 +66,9 @@ class HeldBackend:
     async def put_if_absent(self, name: str, data: Buffer) -> None:
         raise AssertionError
 
+    async def remove_unfinished(self, prefix: str) -> None:
+        raise AssertionError
+
     async def get_range(self, name: str, start: int, length: int) -> Buffer:
         return b"x"
 

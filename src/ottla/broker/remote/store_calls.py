@@ -158,6 +158,17 @@ class StoreCalls:
                 left.update(result)
         return left
 
+    def remove_unfinished(self, prefix: str, *, pool: Pool) -> Dialogue[StoreError | None]:
+        """Remove what writes below a directory have left that did not end; one attempt."""
+        return (
+            yield from self._once(
+                lambda deadline_ms: self._store.remove_unfinished(
+                    prefix, pool=pool, deadline_ms=deadline_ms
+                ),
+                ATTEMPT_MS_MAX,
+            )
+        )
+
     def _once(self, begin: Callable[[int], Call[T]], attempt_ms: int) -> Dialogue[T | StoreError]:
         return (yield from wait_for_call(begin(self._clock.monotonic_ms() + attempt_ms)))
 

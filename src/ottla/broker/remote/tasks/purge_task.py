@@ -11,7 +11,9 @@
    are forgotten, and manifests.
 6. The same listing again, until it is empty, once no broker is left that may have written there:
    a broker that has not heard of the fence may try to write a manifest until its replica is
-   deleted. After that a write that it has sent may still be executed for some time.
+   deleted. After that a write that it has sent may still be executed for some time. With it goes
+   what no listing shows, the unfinished uploads of brokers that died: of any age, since nobody
+   writes there any more. A broker that was suspended all the time, and does, fails.
 
 Whoever takes over replays the metadata and goes on: what is done twice does no harm, and what is
 not known to be done is done again.
@@ -365,7 +367,7 @@ class PurgeTask:
             until_ms = self._quiet_until_ms
             if until_ms is None or until_ms > self._now_ms:
                 return None
-            found = yield from self._delete_listed(prefix)
+            found = yield from self._delete_listed(prefix, removes_unfinished=True)
             if isinstance(found, StoreError):
                 return found
             if not found:
@@ -375,12 +377,14 @@ class PurgeTask:
             rounds += 1
             yield self._environment.calls.backoff.delay_ms(rounds, self._environment.dice)
 
-    def _delete_listed(self, prefix: str) -> Dialogue[int | StoreError]:
+    def _delete_listed(
+        self, prefix: str, *, removes_unfinished: bool = False
+    ) -> Dialogue[int | StoreError]:
         """Delete what a listing shows; return how many objects that were."""
         count, after = 0, ""
         failure: StoreError | None = None
         while True:
-            page = yield from self._page(prefix, after)
+            page = yield from self._page(prefix, after, removes_unfinished and not after)
             if isinstance(page, StoreError):
                 return page
             if page.objects:
@@ -391,12 +395,17 @@ class PurgeTask:
             if page.is_last or not page.objects:
                 return failure or count
 
-    def _page(self, prefix: str, after: str) -> Dialogue[Page | StoreError]:
-        slots = self._environment.purge_slots
+    def _page(
+        self, prefix: str, after: str, removes_unfinished: bool
+    ) -> Dialogue[Page | StoreError]:
+        slots, calls = self._environment.purge_slots, self._environment.calls
         yield from slots.acquire()
         try:
-            return (
-                yield from self._environment.calls.list_page_once(prefix, after, pool=Pool.PURGE)
-            )
+            if removes_unfinished:
+                # Before the listing: what becomes an object meanwhile is listed.
+                error = yield from calls.remove_unfinished(prefix, pool=Pool.PURGE)
+                if error is not None:
+                    return error
+            return (yield from calls.list_page_once(prefix, after, pool=Pool.PURGE))
         finally:
             slots.release()

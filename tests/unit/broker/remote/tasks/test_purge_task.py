@@ -13,7 +13,13 @@ import pytest
 
 from ottla.base.errors import ApiError, Error
 from ottla.base.ids import Uuid
-from ottla.base.object_store import NAMES_PER_DELETE_MAX
+from ottla.base.object_store import (
+    NAMES_PER_DELETE_MAX,
+    Failure,
+    Pool,
+    SettableCall,
+    StoreError,
+)
 from ottla.broker.remote.dialogue import Task
 from ottla.broker.remote.store_calls import LATE_WRITE_MS, RETRIES
 from ottla.broker.remote.tasks.leader_term import copy_ms_max
@@ -24,6 +30,7 @@ from ottla.broker.remote.tasks.purge_task import (
     PurgeTask,
 )
 from ottla.metadata.tiering import WHOLE_TOPIC
+from ottla.testing.sim.object_store import ModelStore
 from ottla.tiered.metadata_records import encode
 from ottla.tiered.object_names import manifest_name, object_names, partition_prefix
 from ottla.tiered.segment_metadata import (
@@ -129,6 +136,33 @@ def test_the_order_of_a_purge() -> None:
     ]  # fmt: skip
     assert events[3].at_ms - events[2].at_ms >= LATE_WRITE_MS - 1_000
     assert events[5].at_ms - events[0].at_ms >= QUIET_MS - 1_000
+
+
+def test_unfinished_uploads_are_removed_once_nobody_writes_any_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """No listing shows them. What cannot be removed yet holds up the end."""
+    results = [None, StoreError(Failure.UNAVAILABLE, "down")]
+    removed: list[tuple[int, str]] = []
+
+    def remove_unfinished(
+        store: ModelStore, prefix: str, *, pool: Pool, deadline_ms: int
+    ) -> SettableCall[None]:
+        removed.append((bench.scheduler.now_ms, prefix))
+        call: SettableCall[None] = SettableCall()
+        call.result.complete(results.pop())
+        return call
+
+    monkeypatch.setattr(ModelStore, "remove_unfinished", remove_unfinished)
+    bench = Bench()
+    stop(copied(bench))
+    began_ms, purger = bench.scheduler.now_ms, bench.broker(2)
+    purge = Purge(purger, purger.life)
+    bench.run(HOUR_S)
+    check(bench, purge)
+    assert len(purge.failures) == 1
+    assert [prefix + "/" for _, prefix in removed] == [PREFIX] * 2
+    assert removed[0][0] - began_ms >= QUIET_MS
 
 
 def test_a_partition_without_anything_is_purged() -> None:

@@ -32,6 +32,7 @@ from ottla.metadata.config_def import invalid_config
 from ottla.metadata.features import OTTLA_VERSION, TIERING
 from ottla.metadata.image import ClusterImage
 from ottla.metadata.records import TopicTieringRecord
+from ottla.metadata.remote_definitions import STORAGE_URI
 from ottla.metadata.tiering import DisablePolicy, TieringState, TopicTiering, tiering_record
 from ottla.metadata.tiering_config import (
     TIERING_NAMES,
@@ -40,6 +41,7 @@ from ottla.metadata.tiering_config import (
     tiering_config_if_valid,
 )
 from ottla.metadata.topic_config import DISABLE_POLICY, REMOTE_STORAGE, topic_values
+from ottla.metadata.topic_names import DIRECTORY_STORE_NAME_LENGTH_MAX
 
 OBSERVED: Final = None
 """In place of the overrides before: others wrote the new ones, and the old ones are not known."""
@@ -59,7 +61,8 @@ def tiering_change(
     None = the state stays. Raises: ApiError.
     TIERED_STORAGE_DISABLEMENT_IN_PROGRESS: the topic is DISABLING and this would change it;
     INVALID_REQUEST: names that contradict each other, or what was deleted is to be retained;
-    INVALID_CONFIG: the topic may not have remote storage, or not with this configuration;
+    INVALID_CONFIG: the topic may not have remote storage, or not with this configuration, or not in
+    a directory, by its name;
     UNSUPPORTED_VERSION: the cluster's level is too low.
     """
     known = image.tiering.get(topic_id)
@@ -87,6 +90,7 @@ def tiering_change(
         _check_compaction(image, context, topic, known, overrides)
         return None
     _check_level(image, context, target)
+    _check_name(context, topic, target)
     tiering = _entered(known or TopicTiering(topic_id=topic_id), standing, target)
     _check_compaction(image, context, topic, tiering, overrides)
     return tiering_record(tiering)
@@ -163,6 +167,20 @@ def _check_level(image: ClusterImage, context: DecisionContext, target: Standing
         f"{what} needs the feature {OTTLA_VERSION} at level {TIERING}, and the cluster has level"
         f" {level}.",
     )
+
+
+def _check_name(context: DecisionContext, topic: str, target: Standing) -> None:
+    """Refuse to enable a topic of which a store that is a directory can keep no object."""
+    uri = context.config[STORAGE_URI] or ""
+    if target is not Standing.ENABLED or not uri.strip().lower().startswith("file:"):
+        return
+    if len(topic) > DIRECTORY_STORE_NAME_LENGTH_MAX:
+        raise invalid_config(
+            f"{REMOTE_STORAGE}=true: the name of the topic {topic} has {len(topic)} characters,"
+            f" and where remote storage is a directory ({STORAGE_URI}={uri.strip()}) it may have"
+            f" at most {DIRECTORY_STORE_NAME_LENGTH_MAX}: with the topic's id it is the name of a"
+            " directory there."
+        )
 
 
 def _check_compaction(

@@ -5,6 +5,10 @@ import re
 NAME_LENGTH_MAX = 249
 """So that `<name>-<partition>.<32 hex>-delete` still fits into a file name of 255 bytes."""
 
+DIRECTORY_STORE_NAME_LENGTH_MAX = 232
+"""So that `<name>-<22 characters of its id>`, the directory of a topic's objects in a store that is
+a directory, fits into a file name of 255 bytes."""
+
 LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
 
 

@@ -47,7 +47,9 @@ CREATE_ATTEMPTS: Final = 20
 """Directories that became empty are removed, maybe just before a file is created in them."""
 
 _DENIED: Final = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
-_INVALID: Final = frozenset({errno.ENAMETOOLONG, errno.EISDIR, errno.ENOTDIR, errno.EINVAL})
+_INVALID: Final = frozenset({errno.EISDIR, errno.ENOTDIR, errno.EINVAL})
+_MISSING: Final = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG})
+"""There is no such file: none can have a name that is too long for the file system."""
 
 
 class Operation:
@@ -186,6 +188,10 @@ class FileBackend:
                 # A directory went before the file, or before `makedirs` looked at it again.
                 if attempt == CREATE_ATTEMPTS - 1:
                     raise
+            except OSError as error:
+                if error.errno == errno.ENAMETOOLONG:
+                    raise OperationFailed(Failure.INVALID, f"{path}: {error.strerror}") from None
+                raise
         raise AssertionError("the last attempt raises")
 
     def _read(self, name: str, start: int, length: int) -> bytes:
@@ -231,9 +237,8 @@ class FileBackend:
             operation.check()
             path = self._path(name)
             try:
-                os.unlink(path)
-            except (FileNotFoundError, NotADirectoryError):
-                pass
+                with _unless_missing():
+                    os.unlink(path)
             except OSError as error:
                 failed[name] = _failure(error).error
                 continue
@@ -269,6 +274,16 @@ def _copy(source: Source, target: int, check: Check) -> None:
         view = view[os.write(target, view) :]
 
 
+@contextlib.contextmanager
+def _unless_missing() -> Iterator[None]:
+    """Pass over a file or directory that is not there."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in _MISSING:
+            raise
+
+
 def _info(name: str, status: os.stat_result) -> ObjectInfo:
     return ObjectInfo(name, status.st_size, status.st_mtime_ns // 1_000_000)
 
@@ -278,15 +293,13 @@ def _names_below(directory: str, name: str, after: str) -> Iterator[str]:
 
     A directory's objects have its name and `/` in front, so that is what it is sorted by.
     """
-    try:
-        with os.scandir(directory) as entries:
-            keys = [
-                entry.name + ("/" if entry.is_dir(follow_symlinks=False) else "")
-                for entry in entries
-                if "#" not in entry.name
-            ]
-    except (FileNotFoundError, NotADirectoryError):
-        return
+    keys: list[str] = []
+    with _unless_missing(), os.scandir(directory) as entries:
+        keys = [
+            entry.name + ("/" if entry.is_dir(follow_symlinks=False) else "")
+            for entry in entries
+            if "#" not in entry.name
+        ]
     heapq.heapify(keys)
     while keys:
         key = heapq.heappop(keys)
@@ -311,17 +324,15 @@ def _remove_unfinished_of(directory: str, names: Collection[str]) -> None:
 
 def _remove_unfinished_below(directory: str, check: Check) -> None:
     """Remove all temporary files below a directory, and the directories that are empty then."""
-    try:
-        with os.scandir(directory) as entries:
-            found = sorted(entries, key=lambda entry: entry.name)
-    except (FileNotFoundError, NotADirectoryError):
-        return
+    found: list[os.DirEntry[str]] = []
+    with _unless_missing(), os.scandir(directory) as entries:
+        found = sorted(entries, key=lambda entry: entry.name)
     for entry in found:
         check()
         if entry.is_dir(follow_symlinks=False):
             _remove_unfinished_below(entry.path, check)
         elif "#" in entry.name:
-            with contextlib.suppress(FileNotFoundError):
+            with _unless_missing():
                 os.unlink(entry.path)
     if not _remove_if_empty(directory):
         _sync_directory(directory)
@@ -339,19 +350,17 @@ def _remove_if_empty(directory: str) -> bool:
 
 def _sync_directory(directory: str) -> None:
     """Make what was removed from a directory durable, unless it was removed itself."""
-    try:
+    with _unless_missing():
         descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    except (FileNotFoundError, NotADirectoryError):
-        return
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
 
 
 def _failure(error: OSError) -> OperationFailed:
     number = error.errno or 0
-    if number == errno.ENOENT:
+    if number in (errno.ENOENT, errno.ENAMETOOLONG):
         failure = Failure.NOT_FOUND
     elif number in _DENIED:
         failure = Failure.DENIED

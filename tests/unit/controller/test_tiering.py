@@ -11,7 +11,7 @@ from dataclasses import replace
 import pytest
 
 from ottla.base.errors import Error
-from ottla.base.ids import Uuid
+from ottla.base.ids import NO_UUID, Uuid
 from ottla.controller.context import DecisionContext
 from ottla.controller.mode_policy import KRAFT_MODE, ZOOKEEPER_MODE, ModePolicy
 from ottla.controller.step import Decision
@@ -29,7 +29,9 @@ from ottla.metadata.tiering import (
     emptied,
     tiering_record,
 )
+from ottla.metadata.topic_names import DIRECTORY_STORE_NAME_LENGTH_MAX
 from ottla.metadata.topics import partition_record
+from ottla.tiered.object_names import partition_prefix
 
 from .builders import THREE, advance, after, context
 
@@ -95,10 +97,11 @@ def alter(
     incremental: bool = True,
     validate_only: bool = False,
     properties: dict[str, str] | None = None,
+    name: str = "t",
 ) -> Decision[tuple[AlteredResource, ...]]:
     return alter_configs(
         image,
-        [Alteration((TOPIC, "t"), changes)],
+        [Alteration((TOPIC, name), changes)],
         incremental=incremental,
         validate_only=validate_only,
         context=of(mode, properties),
@@ -585,6 +588,29 @@ def test_internal_topics_have_no_remote_storage(
     assert result.error is Error.INVALID_CONFIG
     assert result.message is not None
     assert f"the internal topic {name} cannot have remote storage" in result.message
+
+
+@both_modes
+def test_a_directory_store_has_no_room_for_a_long_name(mode: ModePolicy, at_level: AtLevel) -> None:
+    """The topic's directory there would have a longer name than a file system keeps."""
+    image, longest = at_level(TIERING), "t" * DIRECTORY_STORE_NAME_LENGTH_MAX
+    assert len(partition_prefix(longest, NO_UUID, 0).split("/")[0]) == 255
+    assert [each.error for each in create(image, mode, name=longest).reply] == [Error.NONE]
+    name = longest + "t"
+    [result] = create(image, mode, name=name).reply
+    assert result.error is Error.INVALID_CONFIG
+    assert result.message is not None
+    assert f"the name of the topic {name} has 233 characters" in result.message
+    assert "it may have at most 232" in result.message
+    image = after(image, create(image, mode, "false", name=name))
+    enable = (ENABLE, SET, "true")
+    [refused] = alter(image, mode, enable, name=name).reply
+    assert (refused.error, refused.message) == (Error.INVALID_CONFIG, result.message)
+    bucket = {**TIERED, "ottla.remote.storage.uri": "s3://bucket"}
+    enabled = after(image, alter(image, mode, enable, name=name, properties=bucket))
+    assert state(enabled, name).state is TieringState.ENABLED
+    [other] = alter(enabled, mode, ("retention.ms", SET, "9"), name=name).reply
+    assert other.error is Error.NONE, "of one that is enabled everything else can be changed"
 
 
 def test_a_configuration_without_its_state_gets_it_with_the_next_alteration() -> None:

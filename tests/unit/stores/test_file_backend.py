@@ -268,6 +268,21 @@ def test_a_killed_writer_leaves_whole_objects(tool: Tool, tmp_path: Path, second
         assert len(found) == 3_000_000 + 8 * (name == "t/replaced")
 
 
+def test_no_object_has_a_name_that_is_too_long(tool: Tool, tmp_path: Path) -> None:
+    """Or the purge of a topic with such a name would never end."""
+    tool.put("a", b"x")
+    for prefix in ("t" * 256, "/".join(["t" * 200] * 25)):
+        name = f"{prefix}/0/a"
+        assert tool.put(name, b"x") is Failure.INVALID
+        assert tool.put_if_absent(name, b"x") is Failure.INVALID
+        assert tool.head(name) is Failure.NOT_FOUND
+        assert tool.get(name) is Failure.NOT_FOUND
+        assert tool.names(prefix) == []
+        assert tool.delete(name) == {}
+        assert removed_unfinished(tool, prefix) is None
+    assert files_below(tmp_path / "store") == ["a"]
+
+
 def test_a_store_below_a_file(tool: Tool, tmp_path: Path) -> None:
     tool.put("a", b"x")
     assert tool.put("a/b", b"x") in (Failure.INVALID, Failure.UNAVAILABLE)

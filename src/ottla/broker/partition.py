@@ -609,11 +609,14 @@ class Partition:
         found = log.read(offset, max_bytes=max_bytes, upper_bound=bound, at_least_one=at_least_one)
         aborted = None
         if committed_only:
-            # Those up to the bound, not only up to what was read: clients ignore the rest.
-            aborted = tuple(
-                (one.producer_id, one.first_offset)
-                for one in log.aborted_transactions(offset, bound)
-            )
+            try:
+                # Those up to the bound, not only up to what was read: clients ignore the rest.
+                listed = log.aborted_transactions(offset, bound)
+            except (ApiError, OSError):
+                for each in found.slices:
+                    each.release()
+                raise
+            aborted = tuple((one.producer_id, one.first_offset) for one in listed)
         return _new(
             PartitionRead,
             (_NONE, high_watermark, stable, start, found.slices, found.size, aborted, None, -1),

@@ -26,7 +26,7 @@ from ottla.log.recovery.log_loader import LoadedSegment
 from ottla.log.recovery.producer_replay import Extent
 from ottla.log.results import NOTHING, DamagedLog, ReadResult
 from ottla.log.retention import SegmentFacts
-from ottla.log.segment import DamagedBatch, Segment, new_segment
+from ottla.log.segment import DamagedSegment, Segment, new_segment
 from ottla.log.segment_files import LocalSegment, SegmentFiles, files_of
 from ottla.log.segment_list import SegmentList
 from ottla.log.validation import NewBatch, api_error, expanded_bytes_max
@@ -225,10 +225,14 @@ class LocalLog:
         return segment.size if found is None else found.position
 
     def aborted_transactions(self, start_offset: int, end_offset: int) -> list[AbortedTransaction]:
-        """Return the aborted transactions with records in [start, end). Raises: OSError."""
+        """Do as `PartitionLog.aborted_transactions`."""
         found: list[AbortedTransaction] = []
         for index in range(self.segments.floor(start_offset), len(self.segments)):
-            some, complete = select(self.segments[index].aborted(), start_offset, end_offset)
+            try:
+                entries = self.segments[index].aborted()
+            except DamagedSegment as damage:
+                raise _damaged(damage) from None
+            some, complete = select(entries, start_offset, end_offset)
             found += some
             if complete:
                 break
@@ -290,15 +294,18 @@ class LocalLog:
             at = self.segments[self.segments.floor(base_offset)]
             return at is segment or at.base_offset > base_offset
 
-        return files_of(
-            self._ports.disk,
-            segment,
-            self.segments.end_of(index, self.log_end_offset),
-            epochs=epochs,
-            snapshots=snapshots,
-            earlier=self.extents(index + 1),
-            is_intact=is_intact,
-        )
+        try:
+            return files_of(
+                self._ports.disk,
+                segment,
+                self.segments.end_of(index, self.log_end_offset),
+                epochs=epochs,
+                snapshots=snapshots,
+                earlier=self.extents(index + 1),
+                is_intact=is_intact,
+            )
+        except DamagedSegment as damage:
+            raise _damaged(damage) from None
 
     def extents(self, count: int | None = None) -> list[Extent]:
         """Return where the first `count` segments start, and their sizes; None = of all."""
@@ -386,8 +393,8 @@ class LocalLog:
         """Check that the log can be cut there, before anything changes. Raises: DamagedLog."""
         try:
             self.segments[self.segments.floor(offset)].cut_at(offset)
-        except DamagedBatch as damage:
-            raise DamagedLog(str(damage), path=damage.path, good_end=damage.good_end) from None
+        except DamagedSegment as damage:
+            raise _damaged(damage) from None
 
     def settle_swaps(self) -> None:
         """End the swaps of cleaned segments in progress. Raises: OSError."""
@@ -484,6 +491,11 @@ def _segment(ports: DiskPorts, directory: str, found: LoadedSegment) -> Segment:
         offset_index=found.offset_index,
         time_index=found.time_index,
         max_timestamp=found.max_timestamp,
+        aborted=found.aborted,
     )
     segment.unsynced = found.scanned
     return segment
+
+
+def _damaged(damage: DamagedSegment) -> DamagedLog:
+    return DamagedLog(str(damage), path=damage.path, good_end=damage.good_end)

@@ -537,7 +537,10 @@ class PartitionLog:
         )
 
     def aborted_transactions(self, start_offset: int, end_offset: int) -> list[AbortedTransaction]:
-        """Return the aborted transactions with records in [start, end). Raises: OSError."""
+        """Return the aborted transactions with records in [start, end).
+
+        Raises: OSError; DamagedLog, where a transaction index is damaged.
+        """
         return self.local.aborted_transactions(start_offset, end_offset)
 
     def search_timestamp(self, timestamp: int, start_offset: int = 0) -> TimestampSearch | None:

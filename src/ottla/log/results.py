@@ -40,9 +40,11 @@ NOTHING = ReadResult((), 0)
 
 
 class DamagedLog(ApiError):
-    """A log cannot be truncated: a batch before the target offset is damaged. Nothing has changed.
+    """A log cannot be truncated, or a transaction index cannot be read: a file is damaged. Nothing
+    has changed.
 
-    Fields: `path`: the file; `good_end`: the offset behind the last sound batch before the damage.
+    Fields: `path`: the file; `good_end`: the offset behind the last sound batch before the damage;
+            of a transaction index, its segment's base offset.
     """
 
     def __init__(self, message: str, *, path: str, good_end: int) -> None:

@@ -45,11 +45,12 @@ class Cut(NamedTuple):
     end_offset: int
 
 
-class DamagedBatch(CorruptBatch):
-    """A truncation found a damaged batch before its target offset.
+class DamagedSegment(CorruptBatch):
+    """A truncation found a damaged batch before its target offset, or the transaction index is
+    damaged.
 
     Fields: `path`, `position`: of the damage; `good_end`: the offset behind the last sound batch
-            before it.
+            before it; of the transaction index, the segment's base offset.
     """
 
     def __init__(self, path: str, cut: Cut, reason: str) -> None:
@@ -96,6 +97,7 @@ class Segment:
         offset_index: OffsetIndex | None = None,
         time_index: TimeIndex | None = None,
         max_timestamp: TimestampOffset | None = None,
+        aborted: list[AbortedTransaction] | None = None,
     ) -> None:
         self.directory = directory
         self.base_offset = base_offset
@@ -115,7 +117,7 @@ class Segment:
         self._indexes_full = self._are_indexes_full()
         self._recent_lasts = array("q")
         self._recent_positions = array("q")
-        self._aborted: list[AbortedTransaction] | None = None
+        self._aborted = aborted
 
     def path(self, suffix: str) -> str:
         """Return the path of a file by its own name."""
@@ -234,7 +236,7 @@ class Segment:
             self._max_timestamp = self._scan_tail()
 
     def add_aborted(self, entry: AbortedTransaction) -> None:
-        """Add an entry to the transaction index. Raises: OSError."""
+        """Add an entry to the transaction index. Raises: OSError, DamagedSegment."""
         entries = self.aborted()
         handle = self._handles[names.TRANSACTION_INDEX]
         file = handle.file(create=True)
@@ -319,7 +321,10 @@ class Segment:
         )
 
     def aborted(self) -> list[AbortedTransaction]:
-        """Return the transaction index's entries, not to be changed by the caller."""
+        """Return the transaction index's entries, not to be changed by the caller.
+
+        Raises: OSError, DamagedSegment.
+        """
         if self._aborted is None:
             self._aborted = self._load_aborted()
         return self._aborted
@@ -334,8 +339,9 @@ class Segment:
         try:
             return decode_entries(data, self.base_offset)
         except ValueError as error:
-            # Recovery repairs what a crash damages; this is damage of the disk.
-            raise OSError(5, f"{error}", handle.path) from None
+            # A start has found it sound, or could not rebuild it: damage of this log, not an I/O
+            # error of the whole log directory.
+            raise DamagedSegment(handle.path, Cut(0, self.base_offset), str(error)) from None
 
     def _index_lookup(self, offset: int) -> OffsetPosition:
         if self._offset_index is not None:
@@ -409,10 +415,12 @@ class Segment:
 
         If `offset` is within a batch the end is before that batch. If it is between two, as
         compaction leaves them, the end is `offset`, as on the leader. Damage behind the cut is
-        ignored; damage before it raises DamagedBatch.
+        ignored; damage before it raises DamagedSegment.
 
-        Raises: OSError, DamagedBatch.
+        Raises: OSError, DamagedSegment.
         """
+        if offset > self.base_offset:
+            self.aborted()  # The entries that stay must be known before anything changes.
         try:
             found = self.position_of(offset)
             if found is None:
@@ -421,7 +429,7 @@ class Segment:
         except RecordsError as error:
             cut = self._sound_before(offset)
             if cut.end_offset < offset:
-                raise DamagedBatch(self.path(names.LOG), cut, str(error)) from None
+                raise DamagedSegment(self.path(names.LOG), cut, str(error)) from None
             return cut
         return Cut(found.position, min(offset, header.base_offset))
 
@@ -446,7 +454,7 @@ class Segment:
         """Remove the batches from the first that reaches `offset` on; return the log's new end,
         see `cut_at`. The segment must be active.
 
-        Raises: OSError, DamagedBatch.
+        Raises: OSError, DamagedSegment.
         """
         cut = self.cut_at(offset)
         if cut.position < self.size:
@@ -471,12 +479,17 @@ class Segment:
             self.first_timestamp = None
 
     def _truncate_aborted(self, offset: int) -> None:
-        entries = self.aborted()
-        kept = [entry for entry in entries if entry.last_offset < offset]
-        if len(kept) < len(entries):
-            file = self._handles[names.TRANSACTION_INDEX].file()
-            file.truncate(sum(len(encode_entry(entry)) for entry in kept))
-            self._aborted = kept
+        kept: list[AbortedTransaction] = []
+        try:
+            entries = self.aborted()
+            kept = [entry for entry in entries if entry.last_offset < offset]
+            if len(kept) == len(entries):
+                return
+        except DamagedSegment:
+            assert offset <= self.base_offset  # Nothing of the segment is left: see `cut_at`.
+        file = self._handles[names.TRANSACTION_INDEX].file()
+        file.truncate(sum(len(encode_entry(entry)) for entry in kept))
+        self._aborted = kept
 
     def _scan_tail(self) -> TimestampOffset:
         """Read what follows the last entry of the time index; return the largest timestamp."""

@@ -112,6 +112,21 @@ def test_damage_at_the_start_of_a_segment_leaves_the_one_before(env: Environment
     assert (log.log_end_offset, len(values(log))) == (base, base)
 
 
+def test_a_damaged_transaction_index_is_found_before_anything_changes() -> None:
+    """It took the whole log directory offline."""
+    env = Environment()
+    log = filled(env)
+    base = log.segments[1].base_offset
+    env.disk.write_atomic(f"{DIRECTORY}/{base:020d}.txnindex", b"0123456789")
+    with pytest.raises(DamagedLog) as caught:
+        log.truncate_to(base + 2)
+    assert caught.value.path == f"{DIRECTORY}/{base:020d}.txnindex"
+    assert caught.value.good_end == base
+    assert log.log_end_offset == 60
+    assert log.truncate_to(base)
+    assert (log.log_end_offset, log.aborted_transactions(0, 60)) == (base, [])
+
+
 @pytest.mark.parametrize("damaged", [False, True])
 def test_readers_that_keep_all_files_open_do_not_fail_a_truncation(damaged: bool) -> None:
     """Each file that is opened beside theirs is closed when the next one is."""

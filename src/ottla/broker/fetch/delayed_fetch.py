@@ -346,7 +346,9 @@ class FetchReader:
             return partition.read(
                 behind, wanted.max_bytes, wanted.at_least_one, wanted.committed_only, True
             )
-        except ApiError:
+        except ApiError as refusal:
+            if refusal.error is Error.CORRUPT_MESSAGE:
+                return self._refused(behind, refusal)
             return None  # Moved meanwhile: the next attempt reads the remote tier again.
         except OSError as error:
             self._replica_manager.storage_failed(partition, error)

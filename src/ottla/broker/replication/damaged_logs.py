@@ -14,8 +14,9 @@ A replica of the first kind that was truncated could be elected before it has fe
 again: acknowledged records would be lost. A lower high watermark of its own proves nothing, since
 it always lags.
 
-A leader, or a follower that consumers read from, finds damage when it reads. It fails these reads,
-and serves all others: offline it would serve nothing at all.
+A leader, or a follower that consumers read from, finds damage when it reads: of a batch, or of a
+transaction index, which only read_committed consumers need. It fails these reads, and serves all
+others: offline it would serve nothing at all.
 """
 
 import errno
@@ -25,11 +26,11 @@ from typing import TYPE_CHECKING
 from ottla.base.errors import ApiError, Error
 from ottla.base.ids import NO_EPOCH, Uuid
 from ottla.log import names
+from ottla.log.results import DamagedLog
 
 if TYPE_CHECKING:
     from ottla.broker.partition import Partition
     from ottla.log.dirs.log_dirs import LogDirs
-    from ottla.log.results import DamagedLog
     from ottla.metadata.image import ClusterImage
 
 logger = logging.getLogger(__name__)
@@ -85,14 +86,24 @@ class DamagedLogs:
             return
         self._logged[key] = partition.leader_epoch
         self.count += 1
-        segment = log.segments[log.segments.floor(offset)]
+        path = log.segments[log.segments.floor(offset)].path(names.LOG)
+        consequence = (
+            "fetches of this offset fail with CORRUPT_MESSAGE, and followers that need it fall out "
+            "of sync"
+        )
+        if isinstance(refusal, DamagedLog):
+            path = refusal.path
+            consequence = (
+                "fetches with isolation level read_committed that need this transaction index fail "
+                "with CORRUPT_MESSAGE; the broker's next start rebuilds it from the batches"
+            )
         logger.error(
-            "%s: log is damaged at or after offset %d (%s: %s); fetches of this offset fail with "
-            "CORRUPT_MESSAGE, and followers that need it fall out of sync",
+            "%s: log is damaged at or after offset %d (%s: %s); %s",
             log.name,
             offset,
-            segment.path(names.LOG),
+            path,
             refusal.message,
+            consequence,
         )
 
 

@@ -36,6 +36,7 @@ from ottla.log.cleaner.cleaner_plan import Cleanable, find_cleanable, group, las
 from ottla.log.cleaner.cleaner_swap import Swap, is_as_planned
 from ottla.log.dirs.log_dirs import LogDirs
 from ottla.log.partition_log import PartitionLog
+from ottla.log.results import DamagedLog
 from ottla.log.segment import Segment
 
 logger = logging.getLogger(__name__)
@@ -194,6 +195,9 @@ class LogCleaner:
         except OSError as error:
             self._ports.on_failure(log, error)
             return
+        except DamagedLog as damage:
+            self._note_uncleanable(log, damage)
+            return
         job = CleaningJob(
             directory=log.directory,
             token=self._dice.random_bytes(8).hex(),
@@ -339,15 +343,18 @@ class LogCleaner:
             self._pause(log)
             logger.warning("Cleaning %s failed: %s; retrying later", log.name, error)
         else:
-            self._uncleanable[log] = log.config
-            logger.warning(
-                "Cleaning %s failed: %s; the partition is uncleanable until its configuration "
-                "changes or the broker restarts",
-                log.name,
-                error,
-                # Another error than this one is a fault of the cleaner.
-                exc_info=None if isinstance(error, CleaningFailed) else error,
-            )
+            self._note_uncleanable(log, error)
+
+    def _note_uncleanable(self, log: PartitionLog, error: BaseException) -> None:
+        self._uncleanable[log] = log.config
+        logger.warning(
+            "Cleaning %s failed: %s; the partition is uncleanable until its configuration "
+            "changes or the broker restarts",
+            log.name,
+            error,
+            # Another error than these is a fault of the cleaner.
+            exc_info=None if isinstance(error, CleaningFailed | DamagedLog) else error,
+        )
 
     def _pause(self, log: PartitionLog) -> None:
         before = self._failures.get(log)

@@ -4,7 +4,8 @@ After a clean shutdown only the end of the last segment is read. After a crash e
 the one that holds the recovery point on is read as a whole: CRCs are checked; the log is truncated
 at the first damaged batch, or at a gap between segments; the indexes, the leader epochs and the
 producer state are rebuilt. Segments before the recovery point were synced and are trusted; their
-missing indexes are rebuilt, too.
+missing or impossible indexes are rebuilt, too. (A missing transaction index is none: most segments
+have no aborted transaction.)
 
 A batch of an older leader epoch than its predecessor was truncated once, and came back with a power
 loss: it is treated as damage. Truncated data is gone from the disk, and what was read is synced,
@@ -40,7 +41,7 @@ from ottla.log.indexes import offset_index, time_index
 from ottla.log.indexes.offset_index import OffsetIndex
 from ottla.log.indexes.sparse_index import RELATIVE_OFFSET_MAX
 from ottla.log.indexes.time_index import NO_TIMESTAMP, TimeIndex, TimestampOffset, larger
-from ottla.log.indexes.transaction_index import AbortedTransaction, encode_entry
+from ottla.log.indexes.transaction_index import AbortedTransaction
 from ottla.log.producers.producer_state import ProducerState
 from ottla.log.recovery.producer_replay import (
     Extent,
@@ -55,6 +56,10 @@ from ottla.log.recovery.producer_replay import (
 )
 from ottla.log.recovery.scan import scan_batches, scan_headers
 from ottla.log.recovery.startup_cleanup import tidy
+from ottla.log.recovery.transaction_index_check import (
+    check_transaction_index,
+    write_transaction_index,
+)
 from ottla.records.batch import HEADER_SIZE, BatchHeader, parse_header
 from ottla.records.errors import CorruptBatch, RecordsError
 
@@ -78,7 +83,8 @@ class LogDamaged(Exception):
 class LoadedSegment:
     """One segment as found. Only the last one has its indexes in memory.
 
-    `scanned`: its files were read as a whole and may have been changed.
+    `scanned`: its files were read as a whole and may have been changed. `aborted`: what its
+    transaction index has, None = it is read when it is needed.
     """
 
     base_offset: int
@@ -87,6 +93,7 @@ class LoadedSegment:
     offset_index: OffsetIndex | None = None
     time_index: TimeIndex | None = None
     scanned: bool = False
+    aborted: list[AbortedTransaction] | None = None
 
 
 @dataclass(slots=True, kw_only=True)
@@ -359,8 +366,9 @@ class _Loader:
     # --- segments ------------------------------------------------------------------------
 
     def _trusted(self, base: int) -> LoadedSegment:
-        """Load a segment without reading it; rebuild its indexes if missing or of a wrong size."""
+        """Load a segment without reading it; rebuild its indexes if missing or impossible."""
         size = self.disk.size(self._path(base, names.LOG))
+        self._check_transaction_index(base, size)
         for suffix, entry_size in (
             (names.OFFSET_INDEX, offset_index.ENTRY_SIZE),
             (names.TIME_INDEX, time_index.ENTRY_SIZE),
@@ -369,6 +377,10 @@ class _Loader:
             if not self.disk.exists(path) or self.disk.size(path) % entry_size:
                 return self._rebuild_indexes(base, size)
         return LoadedSegment(base_offset=base, size=size)
+
+    def _check_transaction_index(self, base: int, size: int) -> list[AbortedTransaction] | None:
+        segment, earlier = Extent(base, size), self._extents()
+        return check_transaction_index(self.disk, self.directory, self.log_name, segment, earlier)
 
     def _rebuild_indexes(self, base: int, size: int) -> LoadedSegment:
         offsets, times, largest = self._new_indexes(base)
@@ -403,6 +415,9 @@ class _Loader:
             )
         except (FileNotFoundError, ValueError):
             return None
+        aborted = self._check_transaction_index(base, size)
+        if aborted is None:
+            return None
         end, largest = base, times.last
         with closing(self.disk.open(self._path(base, names.LOG))) as file:
             try:
@@ -420,6 +435,7 @@ class _Loader:
                 max_timestamp=largest,
                 offset_index=offsets,
                 time_index=times,
+                aborted=aborted,
             )
         )
         return end
@@ -501,7 +517,7 @@ class _Loader:
         return scan
 
     def _keep_scanned(self, base: int, scan: _Scan, last: bool) -> None:
-        self._write_aborted(base, scan.aborted)
+        write_transaction_index(self.disk, self.directory, base, scan.aborted)
         if not last:
             self._write_indexes(base, scan.offsets, scan.times)
         self.segments.append(
@@ -512,6 +528,7 @@ class _Loader:
                 offset_index=scan.offsets if last else None,
                 time_index=scan.times if last else None,
                 scanned=True,
+                aborted=scan.aborted,
             )
         )
 
@@ -598,15 +615,6 @@ class _Loader:
             offsets.write(file)
         with closing(self.disk.open(self._path(base, names.TIME_INDEX), create=True)) as file:
             times.write(file)
-
-    def _write_aborted(self, base: int, aborted: list[AbortedTransaction]) -> None:
-        path = self._path(base, names.TRANSACTION_INDEX)
-        if not aborted:
-            self.disk.remove(path)
-            return
-        with closing(self.disk.open(path, create=True)) as file:
-            file.truncate(0)
-            file.append([encode_entry(entry) for entry in aborted])
 
     def _producers_at(self, end: int) -> ProducerState:
         return rebuild_producers(self.disk, self.directory, self.log_name, self._extents(), end)

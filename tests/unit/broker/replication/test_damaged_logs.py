@@ -13,6 +13,8 @@ from ottla.base.ids import NO_UUID
 from ottla.base.pending import Pending
 from ottla.broker.fetch.delayed_fetch import FetchLimits
 from ottla.broker.fetch.fetch_sessions import Fetching, FetchPartition
+from ottla.broker.fetch.reading import PartitionRead
+from ottla.broker.fetch.remote_port import RemoteData
 from ottla.broker.metric_families import broker_families
 from ottla.log.dirs.damaged_checkpoints import read_checkpoints
 from ottla.metadata.records import PartitionChangeRecord
@@ -237,6 +239,76 @@ def test_a_leader_logs_an_unreadable_log_once(
     )
     assert corruptions(harness) == 1
     assert partition.log is not None
+
+
+def fetch(harness: BrokerHarness, offset: int, *, committed_only: bool) -> PartitionRead:
+    fetched = FetchPartition("t", NO_UUID, 0, offset, 1_000, -1, -1, 0)
+    limits = FetchLimits(0, 1, 1_000, committed_only=committed_only)
+    closed: Pending[None] = Pending()
+    found = harness.broker.replicas.fetch_reader.fetch(
+        Fetching({fetched.key: fetched}), limits._replace(closed=closed), closed
+    )
+    [(_, read)] = found  # type: ignore[misc]
+    return read
+
+
+@pytest.fixture
+def unreadable() -> BrokerHarness:
+    """A leader of ten records, whose transaction index was damaged since its start."""
+    harness = BrokerHarness()
+    harness.add_topic()
+    for _ in range(10):
+        harness.broker.replicas.append("t", 0, batch("x"), acks=1)
+    log = harness.broker.replicas.partition("t", 0).log
+    assert log is not None
+    log.advance_high_watermark(10)
+    harness.disk.write_atomic(f"{LOG_DIR}/t-0/{0:020d}.txnindex", b"0123456789")
+    return harness
+
+
+def test_a_damaged_transaction_index_fails_the_fetches_that_need_it(
+    unreadable: BrokerHarness, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It took the whole log directory offline."""
+    for _ in range(3):
+        assert fetch(unreadable, 5, committed_only=True).error is Error.CORRUPT_MESSAGE
+    assert fetch(unreadable, 5, committed_only=False).size > 0
+    [line] = [each.message for each in caplog.records if each.levelname == "ERROR"]
+    assert line.startswith(
+        f"t-0: log is damaged at or after offset 5 ({LOG_DIR}/t-0/{0:020d}.txnindex: "
+    )
+    assert line.endswith("the broker's next start rebuilds it from the batches")
+    assert corruptions(unreadable) == 1
+    assert unreadable.log_dirs.online_dirs
+
+
+def test_reads_that_fail_for_a_transaction_index_release_the_records(
+    unreadable: BrokerHarness,
+) -> None:
+    log = unreadable.broker.replicas.partition("t", 0).log
+    assert log is not None
+    fetch(unreadable, 5, committed_only=True)
+    handle = log.segments.active.log
+    assert handle.is_open
+    handle.close()
+    assert not handle.is_open, "it is pinned"
+
+
+def test_damage_behind_remote_records_fails_the_fetch(unreadable: BrokerHarness) -> None:
+    """Compaction has left no remote record from the offset on, so the local log is read."""
+
+    class NothingBefore5:
+        max_wait_ms = 500
+
+        def read(self, *_: object) -> RemoteData:
+            return RemoteData(b"", local_offset=5)
+
+    unreadable.broker.replicas.fetch_reader.remote = NothingBefore5()  # type: ignore[assignment]
+    log = unreadable.broker.replicas.partition("t", 0).log
+    assert log is not None
+    log.offsets.local_log_start_offset = 5
+    assert fetch(unreadable, 2, committed_only=True).error is Error.CORRUPT_MESSAGE
+    assert corruptions(unreadable) == 1
 
 
 def test_checkpoints_that_the_start_found_damaged_are_counted(harness: Following) -> None:

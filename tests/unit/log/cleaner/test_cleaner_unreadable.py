@@ -107,6 +107,20 @@ def test_damage_makes_a_log_uncleanable_with_one_warning(
     assert caplog.text.count("the partition is uncleanable") == 1
 
 
+def test_so_does_a_damaged_transaction_index(caplog: pytest.LogCaptureFixture) -> None:
+    storage = Storage()
+    for _ in range(5):
+        storage.append(batch([b"v"], key=b"a"))
+    path = storage.log.segments.active.path(".txnindex")
+    storage.roll()
+    storage.disk.write_atomic(path, b"0123456789")
+    with caplog.at_level(logging.WARNING):
+        for _ in range(3):
+            storage.cleaner.start_cleanings()
+    assert caplog.text.count("the partition is uncleanable") == 1
+    assert not storage.log.failed
+
+
 def test_mutated_batches_do_not_stop_the_cleaner(caplog: pytest.LogCaptureFixture) -> None:
     storage = Storage()
     bad: list[int] = []

@@ -98,7 +98,7 @@ def broker_families(broker: "Broker") -> Iterator[Family]:
     )
     yield counter(
         "ottla_log_corruptions_total",
-        "Damage found: in logs by truncations and fetches, in checkpoints by the start.",
+        "Damage found: in logs by truncations, fetches and copies, in checkpoints by the start.",
         [((), broker.replicas.damaged.count + broker.log_dirs.damaged_checkpoints)],
     )
     yield gauge(

@@ -20,6 +20,7 @@ from ottla.log.epoch_cache import EpochCache, EpochEntry
 from ottla.log.producers.producer_snapshot import encode_snapshot
 from ottla.log.recovery.producer_replay import Extent, rebuild_producers
 from ottla.log.segment import Segment
+from ottla.log.segment_check import SegmentCheck
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +46,7 @@ class SegmentFiles:
             `rebuild_snapshot`: returns the content of the producer snapshot. It reads the log's
             segments: for a worker thread. Raises: OSError.
             `read`: returns the content of one of the files, for a worker thread. Raises: OSError.
+            `begin_check`: returns a check of the batches in `log`.
     """
 
     base_offset: int
@@ -60,6 +62,7 @@ class SegmentFiles:
     is_intact: Callable[[], bool]
     rebuild_snapshot: Callable[[], bytes]
     read: Callable[[FileSource], bytes]
+    begin_check: Callable[[], SegmentCheck]
 
 
 def files_of(
@@ -74,7 +77,7 @@ def files_of(
 ) -> SegmentFiles:
     """Return the files of a sealed segment; `earlier`: the segments up to this one.
 
-    Raises: OSError.
+    Raises: OSError, DamagedSegment.
     """
     transactions = segment.path(names.TRANSACTION_INDEX) if segment.aborted() else None
     snapshot = None
@@ -95,6 +98,15 @@ def files_of(
         is_intact=is_intact,
         rebuild_snapshot=partial(_rebuild, disk, segment.directory, earlier, end_offset),
         read=partial(_read, disk),
+        begin_check=partial(
+            SegmentCheck,
+            disk,
+            segment.path(names.LOG),
+            size_bytes=segment.size,
+            base_offset=segment.base_offset,
+            end_offset=end_offset,
+            latest_epoch=epochs.latest_epoch,
+        ),
     )
 
 

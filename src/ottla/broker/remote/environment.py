@@ -17,6 +17,7 @@ from ottla.broker.remote.store_calls import StoreCalls
 
 if TYPE_CHECKING:
     from ottla.log.partition_log import PartitionLog
+    from ottla.log.results import DamagedLog
     from ottla.metadata.tiering import RestoredPartition
     from ottla.tiered.remote_log import RemoteLog
     from ottla.tiered.segment_metadata import MetadataRecord
@@ -94,6 +95,10 @@ class LeaderRecords:
     store_local_start: "Callable[[PartitionLog], Pending[OSError | None]]"
 
 
+def _ignore_damage(_log: "PartitionLog", _leader_epoch: int, _damage: "DamagedLog") -> None:
+    pass
+
+
 def _not_restored(_topic_id: Uuid, _partition: int) -> None:
     return None
 
@@ -107,6 +112,8 @@ class RemoteEnvironment:
             durable here and every live replica has it; readers anywhere see nothing below it then.
             `restored(topic_id, partition)`: where a restored partition began, None = it was not.
             `leader_records`: for followers whose local log begins too late, None = they wait.
+            `log_damaged(log, leader epoch, damage)`: called with each copy that fails for damage
+            of the local files.
             `backfill_bytes`: what these have read from leaders and not written.
     """
 
@@ -121,6 +128,7 @@ class RemoteEnvironment:
     publish_log_start: "Callable[[PartitionLog, int], Pending[ApiError | None]]"
     restored: "Callable[[Uuid, int], RestoredPartition | None]" = _not_restored
     leader_records: LeaderRecords | None = None
+    log_damaged: "Callable[[PartitionLog, int, DamagedLog], object]" = _ignore_damage
     config: RemoteLogManagerConfig = field(default_factory=RemoteLogManagerConfig)
     metrics: RemoteMetrics = field(default_factory=RemoteMetrics)
     backfill_bytes: HeldBytes = field(default_factory=lambda: HeldBytes(BACKFILL_BYTES_MAX))

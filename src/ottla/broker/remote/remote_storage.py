@@ -124,6 +124,7 @@ class RemoteStorage:
             publish_log_start=publisher.publish,
             restored=self._restored,
             leader_records=records,
+            log_damaged=ports.replicas.damaged.found_by_copy,
             config=_manager_config(config),
             metrics=ports.reads.metrics,
         )

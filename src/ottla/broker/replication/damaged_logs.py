@@ -16,7 +16,8 @@ it always lags.
 
 A leader, or a follower that consumers read from, finds damage when it reads: of a batch, or of a
 transaction index, which only read_committed consumers need. It fails these reads, and serves all
-others: offline it would serve nothing at all.
+others: offline it would serve nothing at all. It also finds damage when it is to copy a segment to
+remote storage: it does not, since all replicas delete their local records of what is copied.
 """
 
 import errno
@@ -31,6 +32,7 @@ from ottla.log.results import DamagedLog
 if TYPE_CHECKING:
     from ottla.broker.partition import Partition
     from ottla.log.dirs.log_dirs import LogDirs
+    from ottla.log.partition_log import PartitionLog
     from ottla.metadata.image import ClusterImage
 
 logger = logging.getLogger(__name__)
@@ -39,7 +41,8 @@ logger = logging.getLogger(__name__)
 class DamagedLogs:
     """The damage that one broker has found.
 
-    `count`: how often; for reads each log counts once in each leader epoch.
+    `count`: how often; for reads each log counts once in each leader epoch, for copies to remote
+    storage each damage does.
     """
 
     def __init__(self, log_dirs: "LogDirs") -> None:
@@ -47,6 +50,8 @@ class DamagedLogs:
         self._log_dirs = log_dirs
         self._logged: dict[tuple[Uuid, int], int] = {}
         """The leader epoch in which a log was last reported as unreadable."""
+        self._uncopied: dict[tuple[Uuid, int], tuple[int, str, int]] = {}
+        """Leader epoch, file and offset of the damage that last kept a log from being copied."""
 
     def found_by_truncation(
         self, partition: "Partition", damage: "DamagedLog", *, goes_on: bool
@@ -104,6 +109,22 @@ class DamagedLogs:
             path,
             refusal.message,
             consequence,
+        )
+
+    def found_by_copy(self, log: "PartitionLog", leader_epoch: int, damage: "DamagedLog") -> None:
+        """Log a copy to remote storage that failed for damage, once for each leader epoch."""
+        key, found = (log.topic_id, log.partition), (leader_epoch, damage.path, damage.good_end)
+        if self._uncopied.get(key) == found:
+            return
+        self._uncopied[key] = found
+        self.count += 1
+        logger.error(
+            "%s: log is damaged at or after offset %d (%s); copying nothing from there on to "
+            "remote storage, so that no replica deletes its local records; if another replica "
+            "leads, it copies its own",
+            log.name,
+            damage.good_end,
+            damage.message,
         )
 
 

@@ -17,6 +17,7 @@ from ottla.broker.fetch.reading import PartitionRead
 from ottla.broker.fetch.remote_port import RemoteData
 from ottla.broker.metric_families import broker_families
 from ottla.log.dirs.damaged_checkpoints import read_checkpoints
+from ottla.log.results import DamagedLog
 from ottla.metadata.records import PartitionChangeRecord
 from ottla.metadata.topics import DIRECTORY_LOST
 from ottla.records.batch import iter_headers
@@ -309,6 +310,25 @@ def test_damage_behind_remote_records_fails_the_fetch(unreadable: BrokerHarness)
     log.offsets.local_log_start_offset = 5
     assert fetch(unreadable, 2, committed_only=True).error is Error.CORRUPT_MESSAGE
     assert corruptions(unreadable) == 1
+
+
+def test_damage_that_keeps_a_segment_from_being_copied_is_logged_once_in_an_epoch(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    harness = BrokerHarness()
+    harness.add_topic()
+    log = harness.broker.replicas.partition("t", 0).log
+    assert log is not None
+    for epoch, good_end in ((1, 3), (1, 3), (2, 3), (2, 3), (2, 7)):
+        damage = DamagedLog("CRC", path="/logs/t-0/0.log", good_end=good_end)
+        harness.broker.replicas.damaged.found_by_copy(log, epoch, damage)
+    lines = [each.message for each in caplog.records if each.levelname == "ERROR"]
+    assert [each.partition(" (")[0] for each in lines] == [
+        "t-0: log is damaged at or after offset 3",
+        "t-0: log is damaged at or after offset 3",
+        "t-0: log is damaged at or after offset 7",
+    ]
+    assert corruptions(harness) == 3
 
 
 def test_checkpoints_that_the_start_found_damaged_are_counted(harness: Following) -> None:

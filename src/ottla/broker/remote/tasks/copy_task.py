@@ -1,6 +1,7 @@
 """The copy task of a partition: its leader copies sealed segments, in the order of their offsets.
 
-One segment at a time; one attempt at one segment:
+One segment at a time. Its batches are checked before anything is written (`segment_checker`). Then
+one attempt at one segment is:
 
 1. COPY_STARTED, with a new segment id: no two attempts write the same objects.
 2. Its objects are put, the log last, and looked at: a store may report a success that was none.
@@ -37,6 +38,8 @@ from ottla.broker.remote.tasks.copy_steps import (
 from ottla.broker.remote.tasks.leader_term import LeaderTerm, copy_ms_max
 from ottla.broker.remote.tasks.local_files import SegmentObject, segment_objects
 from ottla.broker.remote.tasks.manifest_writer import ManifestWriter
+from ottla.broker.remote.tasks.segment_checker import SegmentChecker
+from ottla.log.results import DamagedLog
 from ottla.tiered.copy_grants import may_copy_itself
 from ottla.tiered.copy_plan import elected_log_start, next_segments
 from ottla.tiered.object_names import object_name
@@ -92,6 +95,7 @@ class CopyTask:
         self._log = term.log
         self._manifests = manifests
         self._expire = expire
+        self._checker = SegmentChecker(term.environment)
         self.wake_offset: int | None = None
         self.wakeup = Wakeup(self._environment.timers, self._environment.clock)
 
@@ -101,6 +105,11 @@ class CopyTask:
         while True:
             try:
                 outcome = yield from self._round()
+            except DamagedLog as damage:
+                outcome = Outcome.FAILED
+                self._environment.log_damaged(self._log, self._term.leader_epoch, damage)
+                self._term.metrics.copy_errors += 1
+                self._term.failed("copy", "copy", damage, self._term.pause_ms(failures + 1))
             except (ApiError, OSError) as error:
                 # The log's directory has failed, or a segment's file cannot be opened.
                 outcome = Outcome.FAILED
@@ -207,8 +216,8 @@ class CopyTask:
     def _copy_next(self) -> Dialogue[Outcome]:
         """Copy the first segment that is not copied.
 
-        A slot is held only while the object store is used: what waits for a partition of the
-        metadata topic must not keep others from copying.
+        A slot is held only while the segment is read and the object store is used: what waits for a
+        partition of the metadata topic must not keep others from copying.
         """
         slots, clock = self._environment.copier_slots, self._environment.clock
         yield from slots.acquire()
@@ -246,7 +255,10 @@ class CopyTask:
         files = self._log.segment_files(planned[0].base_offset)
         if files is None:
             return Outcome.FAILED
+        yield from self._checker.check(files)
         objects = yield from segment_objects(files, environment.workers)
+        if not files.is_intact():
+            return Outcome.AGAIN
         segment = announced(term, files)
         term.copying = segment.segment_id
         term.metrics.copy_requests += 1

@@ -14,6 +14,7 @@ from ottla.base.object_store import Failure, StoreError
 from ottla.broker.remote.environment import RemoteLogManagerConfig
 from ottla.broker.remote.tasks.copy_task import UNDELETED_COPIES_MAX
 from ottla.broker.remote.tasks.leader_term import LeaderTerm
+from ottla.log.results import DamagedLog
 from ottla.metadata.tiering import TieringState, TopicTiering
 from ottla.records.control import build_marker
 from ottla.testing.sim.object_store import ObjectStoreFaults
@@ -154,6 +155,82 @@ def test_a_missing_producer_snapshot_is_rebuilt() -> None:
     [segment] = bench.segments()
     rebuilt = bench.model.objects[object_name(segment, ObjectKind.PRODUCER_SNAPSHOT)]
     assert len(rebuilt) == len(before) > 0
+
+
+# -- damage on the local disk ----------------------------------------------------------------------
+
+
+def damage_of(broker: BenchBroker) -> list[DamagedLog]:
+    """Return the list of what the broker will report."""
+    found: list[DamagedLog] = []
+    broker.life.environment.log_damaged = lambda log, epoch, damage: found.append(damage)
+    return found
+
+
+def test_a_damaged_segment_is_not_copied_and_nothing_is_written_about_it(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """It was copied, and then all replicas deleted their intact files."""
+    bench = Bench()
+    broker = bench.broker(1)
+    broker.fill(3)
+    path = f"{broker.log.directory}/{10:020d}.log"
+    sound = broker.disk.read_bytes(path)[-1:]
+    broker.disk.corrupt(path, len(broker.disk.read_bytes(path)) - 1, bytes([sound[0] ^ 1]))
+    found = damage_of(broker)
+    broker.lead(5)
+    bench.run(HOUR_S)
+    bench.check(broker, [(0, 10)])
+    assert copies_announced(bench) == {0: 1}
+    assert broker.log.highest_remote_offset == 9
+    assert {(each.path, each.good_end) for each in found} == {(path, 19)}
+    status = broker.life.manager.status(TOPIC_ID, 0)
+    assert status is not None
+    assert status.last_error is not None
+    assert f"CORRUPT_MESSAGE: position 1071 of {path}: " in status.last_error
+    assert broker.life.environment.metrics.of_topic("topic").copy_errors == len(found) > 10
+    assert len([each for each in caplog.records if each.levelname == "WARNING"]) == 1
+    assert broker.life.environment.copier_slots.free == 10
+
+
+def test_another_leader_copies_its_own_file() -> None:
+    bench = Bench()
+    broker, other = bench.broker(1), bench.broker(2)
+    broker.fill(3)
+    other.copy_of(broker)
+    broker.disk.corrupt(f"{broker.log.directory}/{10:020d}.log", 100, b"\xff")
+    broker.lead(5)
+    bench.run(60)
+    assert bench.readable() == [(0, 10)]
+    broker.follow()
+    other.lead(6)
+    bench.run(60)
+    bench.check(other, [(0, 10), (10, 20), (20, 30)])
+
+
+def test_copies_go_on_behind_a_damaged_segment_whose_records_are_deleted() -> None:
+    bench = Bench()
+    broker = bench.broker(1)
+    broker.fill(3)
+    broker.disk.corrupt(f"{broker.log.directory}/{10:020d}.log", 100, b"\xff")
+    broker.lead(5)
+    bench.run(60)
+    broker.log.delete_records(20)
+    bench.run(60)
+    assert (20, 30) in bench.readable()
+
+
+def test_a_segment_whose_transaction_index_is_damaged_is_not_copied() -> None:
+    bench = Bench()
+    broker = bench.broker(1)
+    broker.fill(2)
+    path = f"{broker.log.directory}/{0:020d}.txnindex"
+    broker.disk.write_atomic(path, b"0123456789")
+    found = damage_of(broker)
+    broker.lead(5)
+    bench.run(60)
+    assert not bench.segment_objects()
+    assert {(each.path, each.good_end) for each in found} == {(path, 0)}
 
 
 # -- what is not copied yet ------------------------------------------------------------------------

@@ -656,19 +656,22 @@ class _Loader:
         self.epochs.truncate_from_start(start)
         # As what `EpochCache.start_durable` drops: limits may have been removed before.
         self.epochs.has_dropped = self.epochs.entries != known
-        self._complete_epochs(start)
+        self._complete_epochs(start, end)
         self._warn_of_missing_epochs(start, local_start)
 
-    def _complete_epochs(self, start: int) -> None:
+    def _complete_epochs(self, start: int, end: int) -> None:
         """Read the epochs between the log start and the first known one from the batches.
 
         The file may be newer than the log start checkpoint: after DeleteRecords and a crash the log
-        starts lower again.
+        starts lower again. If it was then truncated below, no epoch is known.
         """
         known = self.epochs.entries
-        if not known or known[0].start_offset <= start:
+        if not known and not self.stored_epochs:
             return
-        end = known[0].start_offset
+        if known:
+            end = known[0].start_offset
+        if end <= start:
+            return
         self.epochs = EpochCache()
         for segment in self.segments:
             if segment.base_offset >= end or not self._read_epochs(segment.base_offset, end):

@@ -20,6 +20,7 @@ from ottla.records.control import build_marker
 from tests.unit.log.support import (
     DIRECTORY,
     Environment,
+    QueuedWorkers,
     append,
     batch,
     content,
@@ -370,6 +371,24 @@ def test_epochs_come_back_with_a_log_start_that_does() -> None:
     again = env.open(CONFIG, clean=False, recovery_point=40)
     assert (again.log_start_offset, again.epochs.entries) == (0, expected)
     assert again.epoch_of(0) == 0
+
+
+def test_epochs_come_back_below_all_that_the_file_has() -> None:
+    """After that kill the log is truncated below the deleted records, and the process is killed
+    before the file has the epochs that are left."""
+    env = Environment(workers=QueuedWorkers())
+    log = filled(env)
+    expected = tuple(each for each in log.epochs.entries if each.start_offset < 16)
+    log.advance_high_watermark(40)
+    log.delete_records(35)
+    log.flush_now()
+    env.disk.kill()
+    again = env.open(CONFIG, clean=False, recovery_point=40)
+    again.truncate_to(16)
+    env.disk.kill()
+    found = env.open(CONFIG, clean=False, recovery_point=16)
+    assert (found.log_start_offset, found.log_end_offset) == (0, 16)
+    assert found.epochs.entries == expected
 
 
 def test_a_log_that_ends_before_its_start_becomes_empty() -> None:

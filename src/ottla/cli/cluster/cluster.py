@@ -105,7 +105,8 @@ def unregister(
     """Unregister a broker that will never return (KRaft only).
 
     Its replicas stay assigned until their partitions are reassigned or a broker with that id
-    registers. Deletions that it has not confirmed become abandoned.
+    registers. If it does return, they are not eligible to lead until they have caught up.
+    Deletions that it has not confirmed become abandoned.
     """
     check_number("--id", broker_id, 0)
 

@@ -108,6 +108,7 @@ class Node(NodeCore):
             self._descriptors.log_files,
             self._descriptors.sockets,
         )
+        self._workers.start()
         self.open()
         await self.metrics.start()
         await drive_async(self.start_roles(self._listeners))

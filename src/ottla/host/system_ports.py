@@ -4,6 +4,7 @@ import asyncio
 import logging
 import os
 import random
+import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -56,7 +57,23 @@ class ThreadWorkers:
 
     def __init__(self, loop: asyncio.AbstractEventLoop, threads: int = 4) -> None:
         self._loop = loop
+        self._threads = threads
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="ottla-worker")
+
+    def start(self) -> None:
+        """Start all threads. Raises: RuntimeError where the system has none left.
+
+        The pool would start each when it is needed. Where that fails the work is done by another
+        thread, or later, but its end is never told: a log would wait for its flush for ever.
+        """
+        all_run = threading.Barrier(self._threads + 1)
+        try:
+            for _ in range(self._threads):
+                self._pool.submit(all_run.wait)
+            all_run.wait()
+        except RuntimeError:
+            all_run.abort()
+            raise
 
     def submit(
         self, work: Callable[[], T], done: Callable[[T | BaseException], None] | None = None

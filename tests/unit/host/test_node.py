@@ -7,6 +7,7 @@ Method: a combined node on real directories and free ports, with requests over r
 import asyncio
 import errno
 import signal
+import threading
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -129,6 +130,21 @@ def test_a_node_advertises_the_port_that_it_got(tmp_path: Path) -> None:
         await node.stop()
 
     run(test)
+
+
+def test_a_node_that_has_started_starts_no_worker_thread_any_more(tmp_path: Path) -> None:
+    async def test() -> None:
+        before = workers_of_nodes()
+        node = await started(free_node(tmp_path, num_io_threads="5"))
+        assert len(workers_of_nodes() - before) == 5
+        await node.stop()
+        assert not workers_of_nodes() - before
+
+    run(test)
+
+
+def workers_of_nodes() -> set[threading.Thread]:
+    return {each for each in threading.enumerate() if each.name.startswith("ottla-worker")}
 
 
 def test_a_topic_created_deleted_and_created_again_is_the_new_one(tmp_path: Path) -> None:

@@ -51,6 +51,52 @@ def test_results_and_failures_come_back_on_the_loop() -> None:
     run(test)
 
 
+def test_work_ends_though_no_thread_can_be_started_any_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The first flush of a log that needed another thread was its last."""
+
+    def refuse(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    async def test() -> None:
+        workers = ThreadWorkers(asyncio.get_running_loop(), 3)
+        workers.start()
+        monkeypatch.setattr(threading.Thread, "start", refuse)
+        together = threading.Barrier(3)
+        outcomes: list[Any] = []
+        for _ in range(3):
+            workers.submit(together.wait, outcomes.append)
+        await eventually(lambda: len(outcomes) == 3)
+        assert sorted(outcomes) == [0, 1, 2]
+        workers.close()
+
+    run(test)
+
+
+def test_a_start_without_enough_threads_fails_and_leaves_none(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    start = threading.Thread.start
+    started: list[threading.Thread] = []
+
+    def start_two(thread: threading.Thread) -> None:
+        if len(started) == 2:
+            raise RuntimeError("can't start new thread")
+        started.append(thread)
+        start(thread)
+
+    async def test() -> None:
+        workers = ThreadWorkers(asyncio.get_running_loop(), 3)
+        monkeypatch.setattr(threading.Thread, "start", start_two)
+        with pytest.raises(RuntimeError, match="can't start new thread"):
+            workers.start()
+        workers.close()
+        assert not any(thread.is_alive() for thread in started)
+
+    run(test)
+
+
 def test_a_failure_without_a_callback_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     async def test() -> None:
         workers = ThreadWorkers(asyncio.get_running_loop(), 1)

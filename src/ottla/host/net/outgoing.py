@@ -207,8 +207,7 @@ class Outgoing:
         if self._slice is None:
             self._slice = self._queue[0]
             self._sent = 0
-            if not self._is_warm(self._slice):
-                self._warm(self._slice)
+            if not self._is_warm(self._slice) and self._warm(self._slice):
                 return False
         if not self._transport.may_sendfile():
             return self._copy_slice()
@@ -296,10 +295,15 @@ class Outgoing:
             return True  # The file system cannot tell.
         return True
 
-    def _warm(self, piece: Any) -> None:
+    def _warm(self, piece: Any) -> bool:
+        """Have a thread read a slice's pages; False where none can be started."""
+        try:
+            future = self._loop.run_in_executor(None, _read_through, piece)
+        except RuntimeError:
+            return False  # The loop reads them itself, when they are sent.
         self._warming = True
-        future = self._loop.run_in_executor(None, _read_through, piece)
         future.add_done_callback(lambda _ended: self._warmed())
+        return True
 
     def _warmed(self) -> None:
         self._warming = False

@@ -125,6 +125,23 @@ def test_slices_keep_their_place_without_sendfile(tmp_path: Path, length: int) -
     run(test)
 
 
+def test_a_cold_slice_is_sent_though_no_thread_can_be_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    async def test(sender: Sender) -> None:
+        monkeypatch.setattr(asyncio.get_running_loop(), "run_in_executor", refuse)
+        monkeypatch.setattr(Outgoing, "_is_warm", lambda *_: False)
+        with slices(tmp_path / "log", 100_000) as (content, (piece,)):
+            sender.outgoing.add([piece, b"tail"])
+            sender.outgoing.flush()
+            assert sender.sent == content + b"tail"
+
+    run(test)
+
+
 def test_a_full_transport_stops_a_slice_between_its_pieces(tmp_path: Path) -> None:
     async def test(sender: Sender) -> None:
         with slices(tmp_path / "log", 5_000_000) as (content, (piece,)):

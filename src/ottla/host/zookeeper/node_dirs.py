@@ -15,11 +15,12 @@ import os
 import posixpath
 from typing import Final
 
-from ottla.base.pending import Pending
+from ottla.base.pending import Pending, gather, nothing
 from ottla.base.ports import Disk
 from ottla.host.log_dirs.node_dirs import NodeDirs, StartError, lock_log_dirs
 from ottla.host.log_dirs.storage import StorageError, read_meta_properties
 from ottla.host.node_ports import NodePorts
+from ottla.log.dirs.log_dir import CoalescedWrite
 from ottla.log.dirs.log_dirs import LogDirs
 from ottla.log.dirs.meta_properties import MetaProperties, encode_meta_properties
 from ottla.log.names import META_PROPERTIES
@@ -44,6 +45,13 @@ class ZooKeeperNodeDirs(NodeDirs):
             if (stored := _stored_session(ports.disk, directory.path))
         )
         """The sessions of previous processes of this broker, as far as they were stored."""
+        # One write of a file at a time: an older session's, still in a worker, must not come last.
+        self._session_files = {
+            each.path: CoalescedWrite(
+                ports.disk, ports.workers, posixpath.join(each.path, SESSION), nothing, lambda: None
+            )
+            for each in log_dirs.online_dirs
+        }
 
     def adopt(self, cluster_id: str) -> None:
         """Write the cluster id into the log directories. Blocks. Raises: StartError."""
@@ -74,32 +82,19 @@ class ZooKeeperNodeDirs(NodeDirs):
             raise StartError(f"{path}: {error}") from None
 
     def store_session(self, session_id: int) -> Pending[None]:
-        """Write a session's id into each online log directory, in a worker; one is enough."""
-        stored: Pending[None] = Pending()
-        paths = [each.path for each in self.log_dirs.online_dirs]
+        """Write a session's id into each online log directory, in workers; one is enough."""
+        data = f"{session_id}\n".encode()
 
-        def write() -> None:
-            failure: OSError | None = None
-            for path in paths:
-                data = f"{session_id}\n".encode()
-                try:
-                    self._ports.disk.write_atomic(posixpath.join(path, SESSION), data)
-                except OSError as error:
-                    failure = error  # The others outlive a log directory that has failed.
-            if failure is not None:
-                raise failure
-
-        def written(result: BaseException | None) -> None:
-            if result is not None:
+        def written(results: list[OSError | None]) -> None:
+            for error in filter(None, results):
                 log.warning(
                     "writing the ZooKeeper session id failed: %s; a restart after a kill "
                     "may wait for the session to expire",
-                    result,
+                    error,
                 )
-            stored.complete(None)
 
-        self._ports.workers.submit(write, written)
-        return stored
+        files = (self._session_files[each.path] for each in self.log_dirs.online_dirs)
+        return gather([file.write(lambda: data) for file in files]).map(written)
 
 
 def open_zookeeper_node_dirs(config: NodeConfig, ports: NodePorts) -> ZooKeeperNodeDirs:

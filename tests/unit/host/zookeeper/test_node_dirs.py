@@ -15,6 +15,7 @@ from ottla.metadata.node_config import NodeConfig
 from ottla.testing.disk import MemoryDisk
 
 from ...broker.harness import FakeWorkers
+from ..harness import Workers
 
 CLUSTER = "AAAAAAAAAAAAAAAAAAAAAQ"
 
@@ -29,12 +30,14 @@ class Clock:
         return 0
 
 
-def opened(disk: MemoryDisk, broker_id: int = 1, node_dirs: str = "/a,/b") -> ZooKeeperNodeDirs:
+def opened(
+    disk: MemoryDisk, broker_id: int = 1, node_dirs: str = "/a,/b", workers: Any = None
+) -> ZooKeeperNodeDirs:
     config = NodeConfig.parse(
         {"broker.id": str(broker_id), "zookeeper.connect": "zk:1", "log.dirs": node_dirs}
     )
     ports = SimpleNamespace(
-        disk=disk, workers=FakeWorkers(), clock=Clock(), timers=Timers(), dice=None
+        disk=disk, workers=workers or FakeWorkers(), clock=Clock(), timers=Timers(), dice=None
     )
     return open_zookeeper_node_dirs(config, cast(Any, ports))
 
@@ -99,6 +102,18 @@ def test_the_last_session_is_stored_where_another_log_directory_fails() -> None:
     assert first.store_session(7).done
     first.close()
     assert set(opened(disk).previous_sessions) == {7}
+
+
+def test_of_two_sessions_in_quick_succession_the_later_is_stored() -> None:
+    """Two workers wrote the same temporary file, and the earlier session's could come last."""
+    disk, workers = MemoryDisk(), Workers()
+    first = opened(disk, workers=workers)
+    stored = [first.store_session(session) for session in (7, 8)]
+    workers.waiting.reverse()
+    workers.run()
+    assert [each.done for each in stored] == [True, True]
+    first.close()
+    assert set(opened(disk).previous_sessions) == {8}
 
 
 def test_an_unreadable_session_file_is_ignored() -> None:

@@ -204,11 +204,12 @@ def open_node_dirs(config: NodeConfig, ports: NodePorts) -> NodeDirs:
     paths = [os.path.abspath(path) for path in config.log_dirs]
     metadata_path = os.path.abspath(config.metadata_log_dir)
     cluster_id = _cluster_id(disk, metadata_path)
-    clean = [_clean_epoch(disk, path) for path in paths]
-    running = [_running_epoch(disk, path, boot_id) for path in paths]
     # A separate metadata log directory is locked and checked like a log directory, without logs.
     locked = paths if config.is_broker else [metadata_path]
     log_dirs = lock_log_dirs(config, ports, locked, cluster_id=cluster_id)
+    # Under the lock: a process that is still stopping may remove its notes, as its last flush fails.
+    clean = [_clean_epoch(disk, path) for path in paths]
+    running = [_running_epoch(disk, path, boot_id) for path in paths]
     try:
         _format_new_dirs(config, ports, log_dirs, cluster_id)
         quorum = open_quorum_storage(

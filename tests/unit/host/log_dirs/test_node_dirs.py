@@ -543,6 +543,26 @@ def test_a_log_directory_that_failed_may_have_lost_something() -> None:
     assert previous_epoch(harness, config, "monday") == -1
 
 
+def test_a_process_that_fails_while_the_next_one_starts_may_have_lost_something(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The notes were read before the lock was taken."""
+    harness = Harness()
+    config = formatted(harness)
+    stopping = run_and_die(harness, config, 41, "monday").log_dirs
+    lock: Callable[[str], Callable[[], None]] = harness.disk.lock
+
+    def fail_and_lock(path: str) -> Callable[[], None]:
+        if stopping.dirs[1].error is None:
+            harness.disk.fail("write_atomic", path="/b/recovery-point")
+            stopping.dirs[1].checkpoint(names.RECOVERY_POINTS)
+            harness.workers.run()
+        return lock(path)
+
+    monkeypatch.setattr(harness.disk, "lock", fail_and_lock)
+    assert previous_epoch(harness, config, "monday") == -1
+
+
 @pytest.mark.parametrize("end", ["is killed", "stops", "fails to stop"])
 def test_a_disk_that_was_read_only_for_a_while_may_have_lost_something(end: str) -> None:
     """The note in the directory that failed cannot be removed, and is there once it is mounted

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from ottla.base.ids import NO_UUID, Uuid, parse_uuid, uuid_text
 from ottla.base.ports import Clock, Dice, Disk
+from ottla.log.dirs.durable_mkdir import mkdir_durably
 from ottla.log.dirs.meta_properties import (
     MetaProperties,
     check_meta_properties,
@@ -177,7 +178,7 @@ def _format_dir(
     clock: Clock,
     bootstrap: tuple[Record, ...],
 ) -> FormattedDir:
-    disk.mkdir(path)
+    mkdir_durably(disk, path)
     content = encode_snapshot(
         map(encode_record, bootstrap),
         epoch=0,

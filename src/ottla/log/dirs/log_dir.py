@@ -19,6 +19,7 @@ from ottla.log.dirs.checkpoints import (
     encode_offsets,
     encode_running,
 )
+from ottla.log.dirs.durable_mkdir import mkdir_durably
 from ottla.log.dirs.meta_properties import check_meta_properties, decode_meta_properties
 from ottla.log.partition_log import PartitionLog
 
@@ -215,8 +216,7 @@ class LogDir:
         Raises: DirectoryRefused; OSError.
         """
         if not self._disk.exists(self.path):
-            self._disk.mkdir(self.path)
-            self._disk.sync_dir(self.path.rpartition("/")[0] or "/")
+            mkdir_durably(self._disk, self.path)
         try:
             self._release = self._disk.lock(f"{self.path}/{names.LOCK}")
         except BlockingIOError:

@@ -55,6 +55,15 @@ def test_a_separate_metadata_log_directory_is_formatted_too() -> None:
     assert [each.path for each in result.dirs] == ["/a", "/b", "/meta"]
 
 
+def test_formatted_log_directories_outlive_a_power_loss_with_their_new_parents() -> None:
+    harness = Harness()
+    paths = ("/new/disk/a", "/new/disk/b")
+    result = formatted(harness, log_dirs=paths, metadata_log_dir="/new/meta")
+    harness.crash()
+    found = [read_meta_properties(harness.disk, each.path) for each in result.dirs]
+    assert [each and each.directory_id for each in found] == [e.directory_id for e in result.dirs]
+
+
 def test_the_bootstrap_file_holds_the_levels_between_header_and_footer() -> None:
     harness = Harness()
     formatted(harness)

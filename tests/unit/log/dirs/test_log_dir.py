@@ -19,11 +19,13 @@ MINE = encode_meta_properties(
 )
 
 
-def directory(disk: MemoryDisk, failures: list[OSError] | None = None) -> LogDir:
+def directory(
+    disk: MemoryDisk, failures: list[OSError] | None = None, path: str = "/logs"
+) -> LogDir:
     return LogDir(
         disk,
         InlineWorkers(),
-        "/logs",
+        path,
         lambda _, error: failures.append(error) if failures is not None else None,
     )
 
@@ -59,10 +61,10 @@ def test_another_nodes_directory_is_refused_and_not_kept_locked() -> None:
 
 def test_a_new_directory_is_made_durably() -> None:
     disk = MemoryDisk()
-    found = directory(disk)
+    found = directory(disk, path="/new/logs")
     found.acquire(node_id=1, cluster_id="mine")
     disk.crash()
-    assert disk.is_dir("/logs")
+    assert disk.is_dir("/new/logs")
     assert found.directory_id == bytes(16)
 
 

@@ -25,6 +25,7 @@ from ottla.host.kraft.quorum_storage import (
 from ottla.host.log_dirs.descriptors import METADATA_FILES
 from ottla.log import names
 from ottla.log.config import DAY_MS, LogConfig
+from ottla.log.dirs.durable_mkdir import mkdir_durably
 from ottla.log.file_cache import FileCache
 from ottla.log.opening import open_log
 from ottla.log.partition_log import LogPorts, PartitionLog
@@ -176,7 +177,8 @@ def open_quorum_storage(
             keep_below=keep_below,
         )
 
-    disk.mkdir(directory)
+    # Before the first vote, whose file is synced in it, not with it.
+    mkdir_durably(disk, directory)
     try:
         recovery_point = RecoveryPoint(disk, directory, clock=clock, workers=workers)
     except RecoveryPointDamaged as error:

@@ -228,6 +228,13 @@ def test_a_record_that_cannot_be_replayed_is_reported_with_file_offset_and_type(
         load_image(storage)
 
 
+def test_the_first_vote_outlives_a_power_loss() -> None:
+    harness = Harness()
+    opened(harness).store_election(ElectionState(epoch=1, voted_id=2))
+    harness.crash()
+    assert opened(harness).load_election() == ElectionState(epoch=1, voted_id=2)
+
+
 @pytest.mark.parametrize("operation", ["exists", "read_bytes"])
 def test_a_quorum_state_that_cannot_be_read_is_no_missing_one(operation: str) -> None:
     harness = Harness()

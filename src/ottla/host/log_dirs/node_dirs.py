@@ -207,7 +207,7 @@ def open_node_dirs(config: NodeConfig, ports: NodePorts) -> NodeDirs:
     # A separate metadata log directory is locked and checked like a log directory, without logs.
     locked = paths if config.is_broker else [metadata_path]
     log_dirs = lock_log_dirs(config, ports, locked, cluster_id=cluster_id)
-    # Under the lock: a process that is still stopping may remove its notes, as its last flush fails.
+    # Under the lock: a process that is still stopping may remove its notes if its flush fails.
     clean = [_clean_epoch(disk, path) for path in paths]
     running = [_running_epoch(disk, path, boot_id) for path in paths]
     try:

@@ -62,6 +62,19 @@ PRODUCER_ID_WAITERS_MAX = 10_000
 LOGS_PER_STEP_MAX = 64
 """Logs that one step of retention or producer expiration processes; then requests are served."""
 
+FILES_PER_FLUSH = 8
+"""Files that every flush of a log may hold open, more while there is room; the rest follows in
+further flushes. A segment has four, and there are leader epochs and producers' snapshots."""
+
+LOGS_CLOSED_AT_ONCE = 8
+"""Logs of one directory that are flushed and closed at once at the end."""
+
+COPIED_BYTES_MAX = 256 * 1024
+"""Bytes of a response to Fetch once it has copies of records, as no more files may be held open for
+slices of them; the first batch may be larger."""
+
+assert COPIED_BYTES_MAX <= UNREAD_BYTES_MAX // 64
+
 METRICS_CONNECTIONS_MAX = 16
 """Connections to the metrics port at once; above it those that wait longest for their peers are
 closed; if all others are being answered the new one is refused."""

@@ -4,8 +4,9 @@ The host implements them over the operating system, the simulator over values fr
 that can block is given to `Workers`; it ends with a callback on the loop of the caller.
 """
 
+import errno
 from collections.abc import Callable, Sequence
-from typing import Protocol, TypeVar
+from typing import Final, Protocol, TypeVar
 
 T = TypeVar("T")
 
@@ -96,11 +97,23 @@ class File(Protocol):
         ...
 
 
+SHORTAGES: Final = frozenset({errno.EMFILE, errno.ENFILE})
+
+
+def is_shortage(error: BaseException | None) -> bool:
+    """Tell whether a file could not be opened for want of a descriptor: no disk has failed."""
+    return isinstance(error, OSError) and error.errno in SHORTAGES
+
+
 class Disk(Protocol):
     """A file system. Paths are absolute; every failure is an OSError with its errno."""
 
-    def open(self, path: str, *, create: bool = False) -> File:
-        """Open for reading and writing; FileNotFoundError unless it exists or `create`."""
+    def open(self, path: str, *, create: bool = False, spare: bool = True) -> File:
+        """Open for reading and writing; FileNotFoundError unless it exists or `create`.
+
+        `spare`: where no descriptor is left, take one of those set aside for short uses. A file
+        that stays open must do without.
+        """
         ...
 
     def exists(self, path: str) -> bool:

@@ -20,6 +20,7 @@ from ottla.broker.metrics import TopicMetrics
 from ottla.broker.produce.refused_batches import RefusedBatches
 from ottla.broker.replication.followers import NEVER_MS, FollowerState, check_broker_epoch, may_join
 from ottla.broker.replication.isr import IsrChange, expansion, reduction
+from ottla.log.results import NOTHING
 from ottla.log.validation import Allowance, Examined
 from ottla.metadata.brokers import BrokerImage
 
@@ -628,13 +629,15 @@ class Partition:
         """Read up to the log's end: what a follower gets. Raises: ApiError, OSError."""
         log = self.log
         assert log is not None
-        found = log.read(
-            requested.fetch_offset,
-            max_bytes=max_bytes,
-            upper_bound=log.log_end_offset,
-            at_least_one=at_least_one,
-            with_empty=True,
-        )
+        found = NOTHING
+        if max_bytes > 0 or at_least_one:  # Else to open the file would be in vain.
+            found = log.read(
+                requested.fetch_offset,
+                max_bytes=max_bytes,
+                upper_bound=log.log_end_offset,
+                at_least_one=at_least_one,
+                with_empty=True,
+            )
         return PartitionRead(
             Error.NONE,
             log.high_watermark,

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ottla.base.errors import ApiError, Error
 from ottla.base.ids import NO_LEADER, NO_UUID, Uuid
 from ottla.base.pending import Pending, completed, gather
-from ottla.base.ports import Buffer, Clock, Workers
+from ottla.base.ports import Buffer, Clock, Workers, is_shortage
 from ottla.base.timers import Timers
 from ottla.base.turns import Steps
 from ottla.broker.fetch.delayed_fetch import FetchReader
@@ -40,6 +40,7 @@ from ottla.broker.purgatory import Purgatory
 from ottla.broker.replication.damaged_logs import DamagedLogs, may_copy_again
 from ottla.broker.summary import Summary
 from ottla.log.dirs.undeletable_dirs import UndeletableDir
+from ottla.log.file_cache import OutOfDescriptors
 from ottla.log.validation import Allowance, Examined, TooHeavy
 from ottla.metadata.image import EMPTY, ClusterImage, TopicImage
 
@@ -567,6 +568,8 @@ class ReplicaManager:
             if begin_restored(log, restored):
                 self.log_dirs.checkpoint_log_start(log)
         except OSError as error:
+            if is_shortage(error):
+                raise OutOfDescriptors(f"{topic.name}-{partition_id}") from error
             failure = error
             name = f"{topic.name}-{partition_id}"
             self._summary.add(logging.ERROR, "log creation failed", f"{name} ({error})")
@@ -624,12 +627,17 @@ class ReplicaManager:
     # -- Disk failure --
 
     def storage_failed(self, partition: Partition, error: OSError) -> None:
-        """Take the log directory of a partition offline, with all its logs."""
+        """Take the log directory of a partition offline, with all its logs.
+
+        The want of a file descriptor is no failure of a disk.
+        """
         log = partition.log
         if log is not None:
             directory = self.log_dirs.directory_of(log)
             logs = self.log_dirs.fail(log, error)
-            self._take_offline(log.directory if directory is None else directory.path, logs, error)
+            if logs:
+                path = log.directory if directory is None else directory.path
+                self._take_offline(path, logs, error)
 
     def log_damaged(self, partition: Partition, damage: "DamagedLog", *, fetched: bool) -> bool:
         """Handle damage that a truncation found; return whether to truncate before the damage.

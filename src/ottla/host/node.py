@@ -20,7 +20,7 @@ from ottla.broker.ports import Listener
 from ottla.host.gc_pauses import limit_gc_pauses
 from ottla.host.kraft.quorum_storage import MetadataDamaged
 from ottla.host.log_dirs.cleaner import ProcessRunner
-from ottla.host.log_dirs.descriptors import check_limit, descriptor_limit, plan
+from ottla.host.log_dirs.descriptors import check_limit, descriptor_limit, plan, raise_limit
 from ottla.host.log_dirs.disk import OsDisk
 from ottla.host.log_dirs.node_dirs import StartError
 from ottla.host.net.channel import Channel
@@ -216,6 +216,7 @@ def run_node(config: NodeConfig, output: Path | None = None) -> int:
     )
     sys.setswitchinterval(SWITCH_SECONDS)
     limit_gc_pauses()
+    raise_limit()
     return asyncio.run(_run(config))
 
 

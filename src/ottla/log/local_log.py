@@ -19,7 +19,7 @@ from ottla.log.config import LogConfig
 from ottla.log.disk_ports import DiskPorts
 from ottla.log.earlier_segments import EarlierSegment
 from ottla.log.epoch_cache import EpochCache
-from ottla.log.file_cache import FileSlice, Handle
+from ottla.log.file_cache import Handle, OutOfDescriptors
 from ottla.log.indexes.timestamp_search import TimestampSearch
 from ottla.log.indexes.transaction_index import AbortedTransaction, select
 from ottla.log.recovery.log_loader import LoadedSegment
@@ -114,6 +114,8 @@ class LocalLog:
             segment.append_one(
                 data, last_offset, max_timestamp, size, self.config.index_interval_bytes
             )
+        except OutOfDescriptors:
+            raise  # Before anything was written.
         except BaseException:
             self._append_failed(segment, segment.size)
             raise
@@ -127,6 +129,8 @@ class LocalLog:
         headers = [batch.header for batch in run]
         try:
             segment.append([batch.data for batch in run], headers, self.config.index_interval_bytes)
+        except OutOfDescriptors:
+            raise  # Before anything was written.
         except BaseException:
             self._append_failed(segment, before)
             raise
@@ -151,7 +155,7 @@ class LocalLog:
         # The batch was not taken, and the next one has its offset: its bytes may not stay.
         try:
             segment.undo_append(size, self.log_end_offset)
-        except OSError:
+        except (OSError, OutOfDescriptors):
             self.failed = True
 
     def seal_active(self) -> None:
@@ -207,15 +211,19 @@ class LocalLog:
                     if not at_least_one:
                         return ReadResult((), 0, True)
                     limit = found.size
-                length = min(end - found.position, limit)
-                return ReadResult((FileSlice(segment.log, found.position, length),), length)
+                return self._slice(
+                    segment, found.position, min(end - found.position, limit), found.size
+                )
         except RecordsError as error:
             raise api_error(error) from None
         if emptied is None or (max_bytes < HEADER_SIZE and not at_least_one):
             return NOTHING
         segment, position, size = emptied
-        length = min(size, max(max_bytes, HEADER_SIZE))
-        return ReadResult((FileSlice(segment.log, position, length),), length)
+        return self._slice(segment, position, min(size, max(max_bytes, HEADER_SIZE)), HEADER_SIZE)
+
+    def _slice(self, segment: Segment, position: int, length: int, first_size: int) -> ReadResult:
+        piece = self._ports.files.slice(segment.log, position, length, first_size)
+        return ReadResult((piece,), piece.length)
 
     def _end_position(self, index: int, upper_bound: int) -> int:
         segment = self.segments[index]

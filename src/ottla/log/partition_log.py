@@ -22,16 +22,19 @@ write, so a failed write leaves it unchanged.
 Source: UnifiedLog.
 """
 
+import errno
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ottla.base.errors import ApiError, Error
 from ottla.base.ids import EPOCH_MAX, Uuid
+from ottla.base.ports import is_shortage
 from ottla.log import names
 from ottla.log.config import LogConfig
 from ottla.log.dirs.checkpoint_limits import CheckpointLimits, lowest
 from ottla.log.disk_ports import DiskPorts
 from ottla.log.epoch_cache import EpochCache, EpochEnd
+from ottla.log.file_cache import OutOfDescriptors
 from ottla.log.flushing import Flushed, FlushJob, LogFlusher
 from ottla.log.indexes.sparse_index import RELATIVE_OFFSET_MAX
 from ottla.log.indexes.timestamp_search import TimestampSearch
@@ -437,6 +440,9 @@ class PartitionLog:
 
     def _write_run(self, run: Sequence[NewBatch], now_ms: int) -> None:
         end, epochs = self.local.log_end_offset, self.epochs
+        for batch in run:
+            if batch.marker is not None and not batch.marker[0].committed:
+                self.segments.active.open_aborted()  # While the batch can still be refused.
         self.local.append_run(run)
         for batch in run:
             header = batch.header
@@ -455,7 +461,11 @@ class PartitionLog:
             done = self.producers.marker_appended(batch.header, *batch.marker, now_ms)
             if done is not None and done.aborted:
                 stable = self.producers.stable_after(done)
-                self.segments.active.add_aborted(AbortedTransaction(*done[:3], stable))
+                try:
+                    self.segments.active.add_aborted(AbortedTransaction(*done[:3], stable))
+                except OutOfDescriptors as shortage:
+                    # The batch is in the log already: nobody may read it without this entry.
+                    raise OSError(errno.EIO, str(shortage), self.directory) from shortage
 
     def _maybe_roll(self, header: BatchHeader, now_ms: int) -> None:
         """Roll if the next batch does not fit into the active segment. Raises: OSError."""
@@ -761,7 +771,9 @@ class PartitionLog:
         self.close()
 
     def disk_failed(self, error: OSError) -> None:
-        """Take the log offline, and report why."""
+        """Take the log offline, and report why. The want of a descriptor is no failure."""
+        if is_shortage(error):
+            return
         self.fail()
         self.ports.on_failure(self, error)
 

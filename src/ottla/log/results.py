@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from ottla.base.errors import ApiError, Error
-from ottla.log.file_cache import FileSlice
+from ottla.log.file_cache import FileSlice, SliceCopy
 
 
 class AppendInfo(NamedTuple):
@@ -31,7 +31,7 @@ class ReadResult(NamedTuple):
             larger than `max_bytes` and no batch had to be returned.
     """
 
-    slices: tuple[FileSlice, ...]
+    slices: tuple[FileSlice | SliceCopy, ...]
     size: int
     first_too_large: bool = False
 

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 from ottla.base.ports import Buffer, File
 from ottla.log import names
 from ottla.log.config import LogConfig
-from ottla.log.file_cache import FileCache, Handle
+from ottla.log.file_cache import FileCache, Handle, OutOfDescriptors
 from ottla.log.indexes import offset_index, time_index
 from ottla.log.indexes.offset_index import OffsetIndex, OffsetPosition
 from ottla.log.indexes.sparse_index import RELATIVE_OFFSET_MAX
@@ -235,6 +235,11 @@ class Segment:
             self._forget_from(end_offset)
             self._max_timestamp = self._scan_tail()
 
+    def open_aborted(self) -> None:
+        """Open the transaction index, so that `add_aborted` can follow. Raises: OSError."""
+        self.aborted()
+        self._handles[names.TRANSACTION_INDEX].file(create=True)
+
     def add_aborted(self, entry: AbortedTransaction) -> None:
         """Add an entry to the transaction index. Raises: OSError, DamagedSegment."""
         entries = self.aborted()
@@ -397,6 +402,7 @@ class Segment:
         self.write_indexes(final=True)
         self._offset_index = None
         self._time_index = None
+        self._indexes_full = True  # If no other segment can be created, the next batch rolls again.
         del self._recent_lasts[:], self._recent_positions[:]
 
     def write_indexes(self, *, final: bool = False) -> None:
@@ -520,7 +526,7 @@ class Segment:
                 except FileNotFoundError:
                     continue  # No aborted transactions, or nothing indexed yet.
                 pinned.append(handle)
-        except OSError:
+        except Exception:
             for handle in pinned:
                 handle.unpin()
             raise
@@ -560,10 +566,18 @@ def new_segment(
         time_index=TimeIndex(base_offset, config.segment_index_bytes),
         max_timestamp=TimestampOffset(NO_TIMESTAMP, base_offset),
     )
-    for suffix in (names.LOG, names.OFFSET_INDEX, names.TIME_INDEX):
-        file = segment._handles[suffix].file(create=True)
-        if file.size():
-            # Left by an earlier segment of this offset.
-            file.truncate(0)
+    handles = [segment._handles[each] for each in (names.LOG, names.OFFSET_INDEX, names.TIME_INDEX)]
+    try:
+        for handle in handles:
+            file = handle.file(create=True)
+            if file.size():
+                # Left by an earlier segment of this offset.
+                file.truncate(0)
+    except OutOfDescriptors:
+        # The log goes on without the segment, and its last one may come to end behind this offset.
+        for handle in handles:
+            handle.close()
+            files.disk.remove(handle.path)
+        raise
     segment.unsynced = True
     return segment

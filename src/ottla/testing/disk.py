@@ -186,6 +186,8 @@ class MemoryDisk:
         self.operations = 0
         self.open_files = 0
         self.open_files_max = 0
+        self.descriptors: int | None = None
+        """How many files may be open but with spare descriptors; None = any number."""
         self._root = _Directory()
         self._locked: set[str] = set()
         self._opened = 0
@@ -238,8 +240,10 @@ class MemoryDisk:
 
     # --- the port ------------------------------------------------------------------------
 
-    def open(self, path: str, *, create: bool = False) -> MemoryFile:
+    def open(self, path: str, *, create: bool = False, spare: bool = True) -> MemoryFile:
         self._begin("open", path)
+        if not spare and self.descriptors is not None and self.open_files >= self.descriptors:
+            raise OSError(errno.EMFILE, "too many open files", path)
         directory, name = self._parent(path)
         node = directory.entries.get(name)
         if isinstance(node, _Link):

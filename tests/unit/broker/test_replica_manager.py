@@ -3,6 +3,7 @@
 Method: records replayed into deltas; real logs on a disk in memory.
 """
 
+import errno
 from dataclasses import replace
 
 import pytest
@@ -10,6 +11,8 @@ import pytest
 from ottla.base.errors import ApiError, Error
 from ottla.base.ids import Uuid
 from ottla.base.pending import Pending
+from ottla.broker.core import ApplyError
+from ottla.metadata.delta import delta_between
 from ottla.metadata.records import (
     PartitionChangeRecord,
     PartitionRecord,
@@ -323,6 +326,35 @@ class TestDiskFailure:
             partition = two.broker.replicas.partition(topic, 0)
             two.broker.replicas.storage_failed(partition, OSError(5, "broken"))
             assert len(ended) == times
+
+    @pytest.mark.parametrize("shortage", [errno.EMFILE, errno.ENFILE])
+    def test_a_shortage_of_descriptors_is_no_failure_of_a_disk(
+        self, two: BrokerHarness, shortage: int
+    ) -> None:
+        partition = two.broker.replicas.partition("a", 0)
+        two.broker.replicas.storage_failed(partition, OSError(shortage, "none left"))
+        partition.leader_log().segments.active.close()
+        fault = two.disk.fail("open", shortage, times=None)
+        result = two.broker.replicas.append("a", 0, batch("x"))
+        assert not isinstance(result, Pending)
+        assert result.error is Error.KAFKA_STORAGE_ERROR, "retriable"
+        two.disk.faults.remove(fault)
+        assert append(two, "x", topic="a") == 0
+        assert two.log_dirs.online_dirs == two.log_dirs.dirs
+
+    def test_a_log_that_finds_no_descriptor_is_created_with_the_next_try(
+        self, two: BrokerHarness
+    ) -> None:
+        before = two.broker.image
+        fault = two.disk.fail("open", errno.EMFILE, times=None, path="new-0/")
+        with pytest.raises(ApplyError, match="No file descriptor is left"):
+            two.add_topic("new", Uuid(b"c" * 16))
+        assert error_of(two, "new") is Error.NOT_LEADER_OR_FOLLOWER
+        two.disk.faults.remove(fault)
+        two.broker.apply(delta_between(before, two.broker.image))
+        assert append(two, "x", topic="new") == 0
+        found = [*two.disk.listdir("/one"), *two.disk.listdir("/two")]
+        assert [name for name in found if name.startswith("new")] == ["new-0"]
 
     def test_delayed_requests_are_answered(self, two: BrokerHarness) -> None:
         two.add_topic("r", Uuid(b"r" * 16), replicas=(1, 2), isr=(1, 2))

@@ -230,7 +230,7 @@ def test_many_logs_are_done_in_steps() -> None:
     for log in broker.logs:
         log.flusher.recovery_point = 0  # As after an unclean shutdown.
     broker.expire()
-    assert len(broker.workers.queue) == LOGS_PER_STEP_MAX * len(broker.dirs.dirs)
+    assert 0 < len(broker.workers.queue) <= LOGS_PER_STEP_MAX * len(broker.dirs.dirs)
     for _ in range(10):
         broker.workers.run()
         broker.node.pass_ms(1)

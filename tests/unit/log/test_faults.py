@@ -5,14 +5,22 @@ EIO or ENOSPC, half written or not at all. Then the power is lost, and the log i
 """
 
 import errno
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any, TypeVar
 
 import pytest
 
 from ottla.base.errors import ApiError, Error
+from ottla.base.ports import is_shortage
 from ottla.log.config import LogConfig
+from ottla.log.file_cache import OutOfDescriptors
+from ottla.log.flushing import RETRY_MS
 from ottla.log.partition_log import PartitionLog
+from ottla.records.control import build_marker
 from tests.unit.log.support import Environment, append, batch, produced, retain, values
+
+T = TypeVar("T")
 
 CONFIG = LogConfig(
     segment_bytes=500, index_interval_bytes=100, retention_bytes=700, file_delete_delay_ms=10
@@ -146,3 +154,96 @@ def test_a_full_disk_refuses_and_goes_on_when_there_is_room() -> None:
     env.disk.capacity = None
     append(log, batch(size=100))
     assert len(values(log)) == count + 1
+
+
+def marker(producer_id: int) -> bytearray:
+    return bytearray(
+        build_marker(
+            committed=False,
+            producer_id=producer_id,
+            producer_epoch=0,
+            coordinator_epoch=0,
+            timestamp=5,
+        )
+    )
+
+
+class Shortage:
+    """A life in a process that is out of descriptors at times: each act is repeated."""
+
+    def __init__(self, operation: str, skip: int, times: int) -> None:
+        self.env = Environment(open_files_max=3)
+        self.fault = self.env.disk.fail(operation, errno.EMFILE, skip=skip, times=times)
+
+    def act(self, work: Callable[[], T]) -> T:
+        while True:
+            try:
+                return work()
+            except OutOfDescriptors:
+                continue
+            except OSError as error:
+                if not is_shortage(error):
+                    raise
+
+    def append(self, log: PartitionLog, data: bytearray, **options: Any) -> None:
+        self.act(lambda: append(log, bytearray(data), **options))
+
+    def flush(self, log: PartitionLog) -> None:
+        flushed = log.flush()
+        while not flushed.done:
+            self.env.pass_ms(RETRY_MS)
+        assert flushed.value is None
+
+    def live(self) -> PartitionLog:
+        log = self.act(lambda: self.env.open(CONFIG))
+        for number in range(30):
+            self.append(log, batch([b"%d" % number] * 2, size=30))
+            if number % 5 == 0:
+                self.append(log, produced(number, 0, 0, transactional=True))
+                self.append(log, marker(number), origin="coordinator")
+            if number % 7 == 3:
+                self.flush(log)
+            if number == 20:
+                self.act(partial(log.truncate_to, log.log_end_offset - 20))
+        log.advance_high_watermark(log.log_end_offset)
+        self.act(lambda: retain(log, self.env.clock.ms))
+        self.env.pass_ms(10)
+        self.flush(log)
+        return log
+
+
+@pytest.mark.parametrize("operation", ["open", "write_atomic", "read_bytes", "listdir", "sync_dir"])
+@pytest.mark.parametrize("times", [1, 5])
+def test_a_shortage_of_descriptors_at_any_moment_costs_nothing(operation: str, times: int) -> None:
+    expected = Shortage(operation, 0, 0).live()
+    records, aborted = values(expected), expected.aborted_transactions(0, 2**40)
+    assert len(expected.segments) > 3
+    assert aborted
+    for skip in range(1_000):
+        life = Shortage(operation, skip, times)
+        log = life.live()
+        life.env.disk.faults.clear()
+        assert (values(log), log.aborted_transactions(0, 2**40)) == (records, aborted), skip
+        assert life.env.failures == []
+        life.env.disk.crash()
+        again = life.env.open(CONFIG)
+        assert values(again)[-len(records) :] == records, skip
+        if life.fault.hits < times:
+            return  # The whole life had no shortage, or the end of one.
+    raise AssertionError("a life has fewer operations")
+
+
+def test_a_roll_that_finds_no_descriptor_leaves_no_file_and_is_done_by_the_next_append() -> None:
+    env = Environment()
+    log = env.open(CONFIG)
+    append(log, batch([bytes(300)]))
+    fault = env.disk.fail("open", errno.EMFILE, path=f"{1:020d}.index", times=None)
+    with pytest.raises(OutOfDescriptors):
+        append(log, batch([bytes(300)]))
+    assert not [name for name in env.names() if name.startswith(f"{1:020d}.log")]
+    env.disk.faults.remove(fault)
+    append(log, batch([b"small"]))
+    assert [segment.base_offset for segment in log.segments] == [0, 1]
+    log.flush_now()
+    env.disk.crash()
+    assert [value for _, value in values(env.open(CONFIG))] == [bytes(300), b"small"]

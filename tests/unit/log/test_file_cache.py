@@ -1,13 +1,15 @@
-"""The bound on open files: least recently used goes first, pinned ones stay.
+"""The bound on open files: least recently used goes first, pinned ones stay; slices are bounded.
 
-Method: a disk in memory counts what is open.
+Method: a disk in memory counts what is open, and may run out of descriptors.
 """
 
+import errno
 import sys
 
 import pytest
 
-from ottla.log.file_cache import FileCache, FileSlice
+from ottla.base.limits import COPIED_BYTES_MAX
+from ottla.log.file_cache import FileCache, FileSlice, Handle, OutOfDescriptors, SliceCopy
 from ottla.testing.disk import MemoryDisk
 
 
@@ -120,3 +122,69 @@ def test_slices_pin_until_released() -> None:
     piece.release()
     piece.release()
     assert not a.is_open
+
+
+def handles_of(files: FileCache, names: str = "abcdef") -> list[Handle]:
+    return [files.handle(f"/d/{name}") for name in names]
+
+
+def test_slices_pin_half_of_the_files_and_others_are_copied() -> None:
+    disk, files = cache(4)
+    handles = handles_of(files)
+    pieces = [files.slice(handle, 0, 1, 1) for handle in handles]
+    assert [type(piece) for piece in pieces] == [FileSlice] * 2 + [SliceCopy] * 4
+    assert [piece.read() for piece in pieces] == [b"a", b"b", b"c", b"d", b"e", b"f"]
+    assert [piece.length for piece in pieces] == [1] * 6
+    assert isinstance(files.slice(handles[0], 0, 1, 1), FileSlice), "it is open in any case"
+    assert disk.open_files_max <= 4
+    for piece in pieces:
+        piece.release()
+    assert isinstance(files.slice(handles[5], 0, 1, 1), FileSlice)
+
+
+def test_a_copy_is_short_but_has_its_first_batch() -> None:
+    disk, files = cache(1)
+    disk.write_atomic("/d/a", bytes(2 * COPIED_BYTES_MAX))
+    [a] = handles_of(files, "a")
+    assert files.slice(a, 0, 2 * COPIED_BYTES_MAX, 10).length == COPIED_BYTES_MAX
+    assert files.slice(a, 9, 2 * COPIED_BYTES_MAX - 9, COPIED_BYTES_MAX + 1).length == (
+        COPIED_BYTES_MAX + 1
+    )
+
+
+def test_idle_files_are_closed_where_the_process_has_no_more_descriptors() -> None:
+    disk, files = cache(6)
+    handles = handles_of(files)
+    for handle in handles[:4]:
+        handle.file()
+    disk.descriptors = 4
+    assert handles[4].file().read_at(0, 1) == b"e"
+    assert [handle.is_open for handle in handles] == [False, False, True, True, True, False]
+    assert isinstance(files.slice(handles[5], 0, 1, 1), FileSlice)
+
+
+def test_without_any_descriptor_files_are_read_one_at_a_time_and_not_pinned() -> None:
+    disk, files = cache(20)
+    handles = handles_of(files)
+    held = [files.slice(handle, 0, 1, 1) for handle in handles[:2]]
+    disk.descriptors = 2
+    for handle, content in zip(handles[2:], [b"c", b"d", b"e", b"f"], strict=True):
+        piece = files.slice(handle, 0, 1, 1)
+        assert isinstance(piece, SliceCopy)
+        assert piece.read() == content
+        with pytest.raises(OutOfDescriptors, match="No file descriptor is left to open /d/"):
+            handle.pin()
+        assert disk.open_files <= 3
+    held[0].release()
+    assert isinstance(files.slice(handles[5], 0, 1, 1), FileSlice)
+
+
+def test_other_errors_than_a_shortage_are_raised_as_they_are() -> None:
+    disk, files = cache(2)
+    handles = handles_of(files)
+    handles[0].file()
+    disk.fail("open", errno.EIO, times=2)
+    for use in (handles[1].file, handles[1].pin):
+        with pytest.raises(OSError, match="open failed"):
+            use()
+    assert handles[0].is_open

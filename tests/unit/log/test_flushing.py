@@ -10,10 +10,13 @@ import pytest
 
 from ottla.log import names
 from ottla.log.config import LogConfig
-from ottla.log.flushing import FlushJob
+from ottla.log.file_cache import OutOfDescriptors
+from ottla.log.flushing import RETRY_MS, FlushJob
+from ottla.log.opening import open_log
 from ottla.log.partition_log import PartitionLog
 from tests.unit.log.support import (
     DIRECTORY,
+    TOPIC_ID,
     Environment,
     QueuedWorkers,
     append,
@@ -118,7 +121,7 @@ def test_a_failure_to_prepare_is_a_failure_too() -> None:
     env, _ = queued()
     log = env.open()
     append(log, batch())
-    env.disk.fail("open", errno.EMFILE, path="leader-epoch")
+    env.disk.fail("open", path="leader-epoch")
     assert isinstance(log.flush().value, OSError)
     assert log.failed
     assert env.disk.open_files == 0
@@ -285,3 +288,129 @@ def test_a_log_that_is_let_go_is_freed_without_a_search_for_cycles() -> None:
 
 def logs_alive() -> int:
     return sum(isinstance(each, PartitionLog) for each in gc.get_objects())
+
+
+def logs_of(env: Environment, count: int) -> list[PartitionLog]:
+    """Return logs that share the bound on open files, with a record each."""
+    ports = env.ports()
+    logs = []
+    for number in range(count):
+        directory = f"/data/topic-{number}"
+        logs.append(
+            open_log(
+                ports,
+                directory,
+                topic="topic",
+                partition=number,
+                topic_id=TOPIC_ID,
+                config=LogConfig(timestamp_after_max_ms=2**62),
+            )
+        )
+        append(logs[-1], batch())
+    return logs
+
+
+def test_the_flushes_of_many_logs_take_turns() -> None:
+    env, workers = queued()
+    env.open_files_max = 80
+    logs = logs_of(env, 100)
+    flushes = [log.flush() for log in logs]
+    assert 1 < len(workers.queue) < 20 / 3
+    assert env.disk.open_files <= 80
+    append(logs[-1], batch())
+    workers.run()
+    assert [flushed.value for flushed in flushes] == [None] * 100
+    assert logs[-1].recovery_point == 2, "its job was prepared when its turn came"
+    assert env.disk.open_files_max <= 80 + 1, "the creation of a log opens one beside the cache"
+
+
+def test_a_log_that_is_closed_before_its_turn_leaves_the_queue() -> None:
+    env, workers = queued()
+    env.open_files_max = 1
+    first, second, third = logs_of(env, 3)
+    begun, waits, last = first.flush(), second.flush(), third.flush()
+    second.close()
+    workers.run()
+    assert (begun.value, last.value) == (None, None)
+    assert isinstance(waits.value, OSError)
+
+
+def test_a_flush_of_many_segments_has_several_jobs() -> None:
+    """As after an unclean shutdown that a damaged checkpoint made long."""
+    env, workers = queued()
+    env.open_files_max = 20
+    log = env.open(LogConfig(segment_bytes=140))
+    for _ in range(30):
+        append(log, batch(size=60))
+    workers.run()
+    log.close()
+    log = env.open(LogConfig(segment_bytes=140))
+    assert len(log.segments) > 10
+    env.disk.open_files_max = 0
+    middle = log.flush(include_active=False)
+    everything = log.flush()
+    points = []
+    while workers.run(1):
+        points.append(log.recovery_point)
+        assert middle.done == (log.recovery_point >= log.segments.active.base_offset)
+    assert len(points) > 5
+    assert points == sorted(points)
+    assert (middle.value, everything.value) == (None, None)
+    assert log.recovery_point == 30
+    assert env.disk.open_files_max <= 20
+    env.disk.crash()
+    assert len(values(env.open())) == 30
+
+
+def test_a_flush_on_the_callers_thread_and_the_last_one_have_all_segments() -> None:
+    env, workers = queued()
+    env.open_files_max = 20
+    log = env.open(LogConfig(segment_bytes=140))
+    for _ in range(30):
+        append(log, batch(size=60))
+    log.flush_now()
+    assert log.recovery_point == 30
+    workers.run()
+    env.disk.crash()
+    assert len(values(env.open())) == 30
+
+
+def test_a_flush_without_descriptors_is_tried_again() -> None:
+    env, workers = queued()
+    log = env.open()
+    append(log, batch(), epoch=2)
+    log.segments.active.close()
+    env.disk.descriptors = 0
+    flushed = log.flush()
+    env.pass_ms(RETRY_MS)
+    assert not workers.queue
+    env.disk.descriptors = None
+    append(log, batch(), epoch=2)
+    env.pass_ms(RETRY_MS)
+    workers.run()
+    assert flushed.value is None
+    assert (log.recovery_point, log.failed, env.failures) == (2, False, [])
+    env.disk.crash()
+    assert env.open().epochs.entries == ((2, 0),)
+
+
+@pytest.mark.parametrize("on_loop", [False, True])
+def test_a_flush_that_finds_no_descriptor_in_its_middle_runs_again(on_loop: bool) -> None:
+    env, workers = queued()
+    log = env.open()
+    append(log, batch(), epoch=2)
+    env.disk.fail("sync_dir", errno.EMFILE)
+    if on_loop:
+        with pytest.raises(OutOfDescriptors):
+            log.flush_now()
+    flushed = log.flush()
+    workers.run()
+    assert (log.recovery_point, log.failed) == ((1, False) if on_loop else (0, False))
+    env.pass_ms(RETRY_MS)
+    workers.run()
+    assert flushed.value is None
+    assert (log.recovery_point, log.failed, env.failures) == (1, False, [])
+    env.disk.crash()
+    assert env.open().epochs.entries == ((2, 0),)
+    log.close()
+    assert env.disk.open_files == 0

@@ -20,6 +20,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from ottla.base.errors import ApiError, Error
+from ottla.base.limits import COPIED_BYTES_MAX
 from ottla.base.pending import Pending
 from ottla.base.ports import Clock
 from ottla.base.timers import Timers, aligned
@@ -36,6 +37,7 @@ from ottla.broker.fetch.remote_port import (
 from ottla.broker.partition import Partition
 from ottla.broker.purgatory import DelayedOperation, Purgatory
 from ottla.broker.replication.idle_session_partitions import activate, watch
+from ottla.log.file_cache import SliceCopy
 
 if TYPE_CHECKING:
     from ottla.log.partition_log import PartitionLog
@@ -289,7 +291,7 @@ class FetchReader:
             if size:
                 partition.metrics.bytes_out += size
                 total += size
-                left = left - size if left > size else 0
+                left = _left(left - size, total, found)
             elif found.diverging is not None:
                 urgent = True
         return reads, total, urgent
@@ -414,7 +416,7 @@ class FetchReader:
             if size:
                 partition.metrics.replication_bytes_out += size
                 total += size
-                left = left - size if left > size else 0
+                left = _left(left - size, total, found)
         return reads, total, urgent
 
     def discard(self, reads: Reads, *, for_follower: bool = False) -> None:
@@ -543,6 +545,16 @@ def _check_offset(requested: FetchPartition, log: "PartitionLog") -> None:
     """
     if not log.local_log_start_offset <= requested.fetch_offset <= log.log_end_offset:
         raise log.offset_error(requested.fetch_offset)
+
+
+def _left(left: int, total: int, found: PartitionRead) -> int:
+    """Return the bytes left for a response after a read.
+
+    Once it has copies, which are in memory, it gets few: the next one begins with the others.
+    """
+    if type(found.records[0]) is SliceCopy:
+        left = min(left, COPIED_BYTES_MAX - total)
+    return left if left > 0 else 0
 
 
 def _release(reads: Reads) -> None:

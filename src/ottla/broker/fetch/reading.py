@@ -25,7 +25,7 @@ class PartitionRead(NamedTuple):
     last_stable_offset: int = NO_OFFSET
     log_start_offset: int = NO_OFFSET
     records: "tuple[FileSlice | Buffer, ...]" = ()
-    """Slices of local files, pinned, or bytes that came from the remote tier."""
+    """Slices of local files, pinned, or copies; or bytes that came from the remote tier."""
     size: int = 0
     aborted: tuple[tuple[int, int], ...] | None = None
     """(producer id, first offset) of transactions to skip; None unless read_committed asks."""

@@ -20,7 +20,7 @@ from ottla.coordinator import loading
 from ottla.coordinator.records import RecordPair
 from ottla.coordinator.shard import Shard, Written
 from ottla.log.config import LogConfig
-from ottla.log.file_cache import FileSlice
+from ottla.log.file_cache import FileSlice, SliceCopy
 from ottla.log.validation import expanded_bytes_max
 from ottla.records.batch import HEADER_SIZE, parse_header
 from ottla.records.builder import NewRecord, encode_batch
@@ -155,7 +155,7 @@ class GroupLoad:
         except ApiError as refusal:
             return completed(refusal.error)
 
-    def _decode(self, slices: Sequence[FileSlice]) -> list[loading.Step]:
+    def _decode(self, slices: Sequence[FileSlice | SliceCopy]) -> list[loading.Step]:
         data = b"".join([piece.read() for piece in slices])
         before = self.loader.position
         steps = self.loader.decode(whole_batches(data))
@@ -164,7 +164,7 @@ class GroupLoad:
         return steps
 
     def _decoded(
-        self, slices: Sequence[FileSlice], outcome: list[loading.Step] | BaseException
+        self, slices: Sequence[FileSlice | SliceCopy], outcome: list[loading.Step] | BaseException
     ) -> None:
         for piece in slices:
             piece.release()

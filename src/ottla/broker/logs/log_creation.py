@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from ottla.base.ids import NO_UUID
 from ottla.base.turns import Steps
 from ottla.log.epoch_cache import EpochEntry
+from ottla.log.file_cache import OutOfDescriptors
 from ottla.log.remote_prefix import RemotePrefix
 from ottla.metadata.delta import ClusterDelta
 from ottla.metadata.topics import DIRECTORY_MIGRATING, DIRECTORY_UNASSIGNED, TopicImage
@@ -98,7 +99,7 @@ def create_logs(
     """Create the logs of these partitions, one in each step. `config`: of the topic of a name."""
     for topic, partition_id in partitions:
         if log_dirs.get(topic.name, partition_id) is None:
-            with suppress(OSError):  # `apply` fails the same way, and logs it.
+            with suppress(OSError, OutOfDescriptors):  # `apply` fails the same way, and logs it.
                 get_or_create_log(
                     log_dirs, topic, partition_id, config(topic.name), node_id=node_id
                 )

@@ -27,7 +27,7 @@ from typing import Any, Protocol
 
 from ottla.base.errors import ApiError, Error, error_name, error_of
 from ottla.base.pending import Pending, gather
-from ottla.base.ports import Clock
+from ottla.base.ports import Clock, is_shortage
 from ottla.base.timers import Timer, Timers
 from ottla.broker.partition import Partition
 from ottla.broker.ports import Sender
@@ -452,6 +452,9 @@ class ReplicaFetcher:
             else:
                 self._truncate(followed, log, found, flushes)
         except OSError as error:
+            if is_shortage(error):
+                self._back_off(followed)
+                return
             self._replica_manager.storage_failed(followed.partition, error)
             self.remove(followed.key)
         except (ApiError, RecordsError, UnexpectedOffset) as error:
@@ -539,7 +542,7 @@ class ReplicaFetcher:
         if isinstance(error, DamagedLog):
             self._truncate_before_damage(followed, log, error)
             return
-        if isinstance(error, ApiError):
+        if isinstance(error, ApiError) or is_shortage(error):
             if followed.failures == 0:
                 logger.error("%s: truncation failed: %s; retrying", followed.name, error)
             self._back_off(followed)

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 from ottla.base.ports import Clock, Dice
 from ottla.base.timers import Timer, Timers
 from ottla.host.kraft.quorum_storage import MetadataDamaged, QuorumStorage
+from ottla.log.file_cache import OutOfDescriptors
 from ottla.raft.batches import records_batch
 from ottla.raft.control import leader_change_batch
 from ottla.raft.effects import (
@@ -214,7 +215,7 @@ class QuorumDriver:
     def _seal(self) -> None:
         try:
             self.storage.seal()
-        except OSError as error:
+        except (OSError, OutOfDescriptors) as error:
             log.error("flushing the metadata log at shutdown failed: %s", error)
 
     def _end(self) -> None:

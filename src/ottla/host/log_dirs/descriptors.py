@@ -1,21 +1,25 @@
 """Divides the process's limit of file descriptors among log files, connections and the rest.
 
-Connections are capped, so that peers can never take what logs need. Opening a file when there is no
-descriptor all the same (the whole machine may be out of them) uses a spare one.
+Connections are capped, so that peers can never take what logs need. Opening a file for a short use
+when there is no descriptor all the same (the whole machine may be out of them) takes a spare one.
 
 Source: getrlimit(2), open(2) EMFILE and ENFILE.
 """
 
 import contextlib
-import errno
+import logging
 import os
 import resource
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
+from ottla.base.ports import is_shortage
+
 T = TypeVar("T")
+log = logging.getLogger(__name__)
 
 OTHERS: Final = 64
 """The interpreter, listeners, metrics' connections, links to other nodes, a cleaner's process."""
@@ -37,9 +41,13 @@ NEEDED: Final = (
 """The smallest limit that a node starts with."""
 
 UNLIMITED: Final = 1 << 17
-"""The limit that is assumed where the system sets none."""
+"""The limit that is assumed where the system sets none, and the most that a node asks for."""
 
-SHORTAGE: Final = frozenset({errno.EMFILE, errno.ENFILE})
+SPARES_OF_OWNER: Final = 2
+"""Spares that other threads leave to the one that may not wait."""
+
+RETRY_SECONDS: Final = 0.05
+LOG_SECONDS: Final = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +71,18 @@ def plan(limit: int) -> DescriptorPlan:
     rest = limit - OTHERS - ACCEPTS_HELD * accepts - METADATA_FILES
     log_files = max(LOG_FILES_MIN, rest // 2)
     return DescriptorPlan(limit, log_files, max(CONNECTIONS_MIN, rest - log_files), accepts)
+
+
+def raise_limit() -> None:
+    """Raise the soft limit towards the hard one, as a JVM does for Kafka.
+
+    The usual soft limit, 1024, is for programs that use select(2).
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = UNLIMITED if hard == resource.RLIM_INFINITY else min(hard, UNLIMITED)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        with contextlib.suppress(OSError, ValueError):  # macOS has a limit of its own.
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def descriptor_limit() -> int:
@@ -106,14 +126,20 @@ class SocketBudget:
 class SpareDescriptors:
     """Spare descriptors, for opens that must not fail for the lack of one. Thread-safe.
 
+    Where no spare is left either, an open fails in the thread that made this object, the loop's,
+    and waits in all others: what they open they close soon.
+
     `used`: how often one was needed.
     """
 
     def __init__(self, count: int = 8) -> None:
         self._lock = threading.Lock()
+        self._owner = threading.get_ident()
         self._count = count
         self._spare: list[int] = []
         self.used = 0
+        self._shortages = 0
+        self._logged_s = -LOG_SECONDS
         self._refill()
 
     def _refill(self) -> None:
@@ -126,19 +152,46 @@ class SpareDescriptors:
         try:
             made = open_it()
         except OSError as error:
-            if error.errno not in SHORTAGE:
+            if not is_shortage(error):
                 raise
-        else:
-            if len(self._spare) < self._count:
-                with self._lock:
-                    self._refill()
-            return made
+            self.note(error)
+            return self._with_spare(open_it)
+        if len(self._spare) < self._count:
+            with self._lock:
+                self._refill()
+        return made
+
+    def _with_spare(self, open_it: Callable[[], T]) -> T:
+        may_wait = threading.get_ident() != self._owner
+        kept = SPARES_OF_OWNER if may_wait else 0
+        while True:
+            with self._lock:
+                # While the lock is held, no other such open takes the descriptor just closed.
+                while len(self._spare) > kept:
+                    os.close(self._spare.pop())
+                    self.used += 1
+                    with _without_shortage():
+                        return open_it()
+            if not may_wait or not self._count:
+                return open_it()
+            time.sleep(RETRY_SECONDS)
+            with _without_shortage():
+                return open_it()
+
+    def note(self, error: OSError) -> None:
+        """Count an open that failed for want of a descriptor; log it, once in LOG_SECONDS."""
         with self._lock:
-            if self._spare:
-                os.close(self._spare.pop())
-                self.used += 1
-            # While the lock is held, no other such open takes the descriptor just closed.
-            return open_it()
+            self._shortages += 1
+            now_s = time.monotonic()
+            if now_s - self._logged_s < LOG_SECONDS:
+                return
+            self._logged_s = now_s
+        log.warning(
+            "opening a file failed (%d times so far): %s; retrying with fewer open files; raise"
+            " the limit (ulimit -n)",
+            self._shortages,
+            error,
+        )
 
     def close(self) -> None:
         """Close all of them."""
@@ -146,3 +199,12 @@ class SpareDescriptors:
             self._count = 0
             while self._spare:
                 os.close(self._spare.pop())
+
+
+@contextlib.contextmanager
+def _without_shortage() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        if not is_shortage(error):
+            raise

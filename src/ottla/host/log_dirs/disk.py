@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from ottla.base.metrics import latency_ns
-from ottla.base.ports import Buffer
+from ottla.base.ports import Buffer, is_shortage
 from ottla.host.log_dirs.descriptors import SpareDescriptors
 
 VECTORS_MAX: Final = 512
@@ -160,9 +160,17 @@ class OsDisk:
         self.syncs = SyncTimes()
         self.spares = SpareDescriptors()
 
-    def open(self, path: str, *, create: bool = False) -> OsFile:
+    def open(self, path: str, *, create: bool = False, spare: bool = True) -> OsFile:
         flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
-        opened = self.spares.opening(lambda: os.open(path, flags, 0o644))
+        if spare:
+            opened = self.spares.opening(lambda: os.open(path, flags, 0o644))
+        else:
+            try:
+                opened = os.open(path, flags, 0o644)
+            except OSError as error:
+                if is_shortage(error):
+                    self.spares.note(error)
+                raise
         return OsFile(path, opened, self.syncs)
 
     def exists(self, path: str) -> bool:
@@ -188,7 +196,7 @@ class OsDisk:
         os.utime(path, ns=(os.stat(path).st_atime_ns, modified_ms * 1_000_000))
 
     def listdir(self, path: str) -> list[str]:
-        return sorted(os.listdir(path))
+        return sorted(self.spares.opening(lambda: os.listdir(path)))
 
     def mkdir(self, path: str) -> None:
         os.makedirs(path, exist_ok=True)

@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple, Protocol, TypeVar
 
-from ottla.base.ports import Dice
+from ottla.base.ports import SHORTAGES, Dice
 from ottla.base.timers import Timer
 from ottla.log.cleaner.cleaner_job import (
     CleanedSegment,
@@ -35,6 +35,7 @@ from ottla.log.cleaner.cleaner_job import (
 from ottla.log.cleaner.cleaner_plan import Cleanable, find_cleanable, group, last_of_producers
 from ottla.log.cleaner.cleaner_swap import Swap, is_as_planned
 from ottla.log.dirs.log_dirs import LogDirs
+from ottla.log.file_cache import OutOfDescriptors
 from ottla.log.partition_log import PartitionLog
 from ottla.log.results import DamagedLog
 from ottla.log.segment import Segment
@@ -48,7 +49,8 @@ Result = CleanedSegment | CleaningEnd | BaseException
 DOUBLINGS_MAX: Final = 6
 """Of `log.cleaner.backoff.ms` after failures: with its default a pause lasts at most 16 min."""
 
-NO_SPACE: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
+PASSING: Final = frozenset({errno.ENOSPC, errno.EDQUOT}) | SHORTAGES
+"""Errors that may pass, and are none of the disk itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,6 +183,8 @@ class LogCleaner:
             log.flush(include_active=False)
         try:
             found = find_cleanable(log, self._ports.clock.now_ms())
+        except OutOfDescriptors:
+            return None  # The next check tries again.
         except OSError as error:
             self._ports.on_failure(log, error)
             return None
@@ -192,6 +196,8 @@ class LogCleaner:
         segments = iter(found.segments)
         try:
             aborted = log.aborted_transactions(found.plans[0].base_offset, found.plans[-1][1])
+        except OutOfDescriptors:
+            return
         except OSError as error:
             self._ports.on_failure(log, error)
             return
@@ -337,7 +343,7 @@ class LogCleaner:
         self._abort(cleaning)
         if not sound:
             return
-        if isinstance(error, OSError) and error.errno not in NO_SPACE:
+        if isinstance(error, OSError) and error.errno not in PASSING:
             self._ports.on_failure(log, error)
         elif isinstance(error, OSError | CleanerDied):
             self._pause(log)

@@ -30,7 +30,7 @@ from typing import Final
 from ottla.base.ids import NO_UUID, Uuid
 from ottla.base.limits import LOGS_PER_STEP_MAX
 from ottla.base.pending import Pending, completed
-from ottla.base.ports import Clock, Disk, Workers
+from ottla.base.ports import Clock, Disk, Workers, is_shortage
 from ottla.base.timers import Timer, Timers
 from ottla.log import names
 from ottla.log.dirs.checkpoints import TopicPartition
@@ -296,7 +296,7 @@ class AsyncDelete:
         self, directory: LogDir, partition_dir: PartitionDir, result: bool | BaseException
     ) -> None:
         if isinstance(result, OSError):
-            if is_directory_specific(result):
+            if is_directory_specific(result) or is_shortage(result):
                 self._retry_removal(directory, partition_dir, result)
             else:
                 self._failed(directory, result)

@@ -9,16 +9,14 @@ Source: LogManager; KIP-112, KIP-858.
 """
 
 import errno
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
-from itertools import islice
 from typing import NamedTuple
 
 from ottla.base.ids import NO_UUID, Uuid
-from ottla.base.limits import LOGS_PER_STEP_MAX
 from ottla.base.pending import Pending, completed, gather
-from ottla.base.ports import Clock, Dice, Disk, Workers
+from ottla.base.ports import Clock, Dice, Disk, Workers, is_shortage
 from ottla.base.timers import Timers
 from ottla.log import names
 from ottla.log.config import LogConfig
@@ -33,11 +31,11 @@ from ottla.log.dirs.dir_loading import (
     duplicates,
     read_partition_dir,
 )
+from ottla.log.dirs.dir_shutdown import DirShutdown
 from ottla.log.dirs.log_dir import CHECKPOINTS, DirectoryRefused, LogDir, Written
 from ottla.log.dirs.undeletable_dirs import UndeletableDir
 from ottla.log.expired_segments import ExpiredSegments
-from ottla.log.file_cache import FileCache
-from ottla.log.flushing import FlushJob
+from ottla.log.file_cache import FileCache, OutOfDescriptors
 from ottla.log.names import PartitionDirKind
 from ottla.log.opening import open_log
 from ottla.log.partition_log import LogPorts, PartitionLog
@@ -179,7 +177,7 @@ class LogDirs:
                 config_of=config_of,
                 threads=self._recovery_threads,
                 mark=self._async_delete.rename_dir,
-                failed=self._dir_failed,
+                failed=self._lose,  # For whatever reason its logs are not loaded.
             )
             for directory in self.online_dirs
         ]
@@ -281,7 +279,7 @@ class LogDirs:
                 fewest logs; `is_new`: no data can exist elsewhere. Otherwise an offline directory
                 may hold it, and no second, empty copy may be created (KAFKA-16234).
         Raises: UndeletableDir; OSError where its directory is offline, or where the disk fails:
-                then the directory goes offline, too.
+                then the directory goes offline, too; OutOfDescriptors: a retry may succeed.
         """
         self._async_delete.rename_now((topic, partition))
         found = self.get(topic, partition)
@@ -294,8 +292,9 @@ class LogDirs:
             self._async_delete.remove_log(holder, found, PartitionDirKind.STRAY)
         directory = self._choose(topic, topic_id, partition, directory_id, is_new)
         path = f"{directory.path}/{names.partition_dir_name(topic, partition)}"
+        was_there = True
         try:
-            self._rename_other_incarnation(directory, path, topic, partition, topic_id)
+            was_there = self._rename_other_incarnation(directory, path, topic, partition, topic_id)
             if directory.write_stale_marker((topic, partition), path):
                 self._rewrites.schedule(directory)
             log = open_log(
@@ -304,6 +303,11 @@ class LogDirs:
         except UndeletableDir:
             raise
         except OSError as error:
+            if is_shortage(error):
+                if not was_there:  # Else a part of it would become a stray with the next try.
+                    with suppress(OSError):
+                        self._disk.rmtree(path)
+                raise OutOfDescriptors(path) from error
             # A part of it may be there.
             directory.add_offline_replica((topic, partition), topic_id)
             self._fail_soon(directory, error)
@@ -318,11 +322,12 @@ class LogDirs:
 
     def _rename_other_incarnation(
         self, directory: LogDir, path: str, topic: str, partition: int, topic_id: Uuid
-    ) -> None:
-        """Rename a directory of this name that belongs to another incarnation of the topic."""
+    ) -> bool:
+        """Rename a directory of this name that belongs to another incarnation of the topic; return
+        whether there is one of this incarnation."""
         # A link first: its target, which may be another disk, need not be readable.
         if not self._disk.is_link(path) and not self._disk.exists(path):
-            return
+            return False
         partition_dir = read_partition_dir(self._disk, directory.path, path.rpartition("/")[2])
         if partition_dir is None:
             raise NameTaken(errno.ENOTDIR, "Not a directory", path)
@@ -331,6 +336,8 @@ class LogDirs:
             raise NameTaken(error.errno, error.strerror, error.filename)
         if partition_dir.topic_id != topic_id:
             self._async_delete.rename_dir(directory, partition_dir, PartitionDirKind.STRAY)
+            return False
+        return True
 
     def _check_usable(self, key: TopicPartition) -> None:
         for directory in self.online_dirs:
@@ -474,7 +481,12 @@ class LogDirs:
     # --- failure -------------------------------------------------------------------------
 
     def fail(self, log: PartitionLog, error: OSError) -> list[PartitionLog]:
-        """Take the directory of `log` offline; return its logs, `log` included."""
+        """Take the directory of `log` offline; return its logs, `log` included.
+
+        None of them for want of a descriptor: no disk has failed then.
+        """
+        if is_shortage(error):
+            return []
         directory = self.directory_of(log)
         log.fail()
         if directory is None:
@@ -507,6 +519,10 @@ class LogDirs:
             self._dir_failed(directory, error)
 
     def _dir_failed(self, directory: LogDir, error: OSError) -> None:
+        if not is_shortage(error):
+            self._lose(directory, error)
+
+    def _lose(self, directory: LogDir, error: OSError) -> None:
         if directory.error is not None:
             return
         lost = self._take_offline(directory, error)
@@ -551,67 +567,13 @@ class LogDirs:
 
     def _flush_and_close(self, directory: LogDir) -> Pending[bool]:
         """Flush and close a directory's logs; complete with whether it may have the file."""
-        done: Pending[bool] = Pending()
-        clean = directory.may_be_clean
-        logs = iter(tuple(directory.logs.values()))
-
-        def close_some() -> None:
-            """Close the next logs: a bounded number keeps steps short and few files open."""
-            nonlocal clean
-            if directory.error is not None:  # It failed meanwhile, which has closed all logs.
-                done.complete(False)
-                return
-            some = tuple(islice(logs, LOGS_PER_STEP_MAX))
-            if not some:
-                self.rewritten(directory).then(lambda _: directory.checkpoint_all().then(written))
-                return
-            jobs = _last_jobs(some)
-            clean = clean and len(jobs) == len(some)
-
-            def flush() -> None:
-                for _, job in jobs:
-                    job.run()
-
-            self._workers.submit(flush, lambda result: flushed(some, jobs, result))
-
-        def flushed(
-            some: tuple[PartitionLog, ...],
-            jobs: list[tuple[PartitionLog, FlushJob]],
-            result: BaseException | None,
-        ) -> None:
-            for log, job in jobs:
-                job.release(failed=result is not None)
-                if result is None:
-                    log.flushed(job)
-            if result is not None:
-                for log in directory.logs.values():
-                    log.close()
-                # After a failed sync the data may be lost, whatever a second one returns.
-                self._mark_unclean()
-                done.complete(False)
-                if not isinstance(result, OSError):
-                    raise result
-                return
-            for log in some:
-                log.close_flushed()
-            close_some()
-
-        def written(error: OSError | None) -> None:
-            done.complete(clean and error is None)
-
-        close_some()
-        return done
+        closing = DirShutdown(
+            self.ports, directory, rewritten=self.rewritten, mark_unclean=self._mark_unclean
+        )
+        closing.start()
+        return closing.done
 
     def release(self) -> None:
         """Release the locks: after `shutdown`, or after a refused start."""
         for directory in self.dirs:
             directory.release()
-
-
-def _last_jobs(logs: Iterable[PartitionLog]) -> list[tuple[PartitionLog, FlushJob]]:
-    """Return what logs have to flush at their end, without those whose disk fails."""
-    jobs = []
-    for log in logs:
-        with suppress(OSError):
-            jobs.append((log, log.prepare_close()))
-    return jobs

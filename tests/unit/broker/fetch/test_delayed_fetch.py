@@ -3,6 +3,8 @@
 Method: real logs; the count of open files after all logs are closed tells what is still pinned.
 """
 
+import errno
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -11,9 +13,17 @@ from ottla.base.errors import Error
 from ottla.base.ids import NO_UUID, Uuid
 from ottla.base.pending import Pending
 from ottla.base.turns import at_once
+from ottla.broker.fetch import delayed_fetch
 from ottla.broker.fetch.delayed_fetch import PARTITIONS_PER_STEP, FetchLimits, FetchReader, Reads
-from ottla.broker.fetch.fetch_sessions import Fetching, FetchPartition, IncrementalFetching
+from ottla.broker.fetch.fetch_sessions import (
+    Fetching,
+    FetchPartition,
+    FetchSession,
+    IncrementalFetching,
+)
 from ottla.broker.partition import Partition
+from ottla.log import file_cache
+from ottla.log.file_cache import FileSlice
 from ottla.metadata.records import RemoveTopicRecord
 from tests.drawn import examples
 from tests.unit.broker.harness import BrokerHarness, batch, reach
@@ -209,6 +219,73 @@ def test_a_topic_that_is_deleted_between_two_steps_is_not_pinned() -> None:
     assert [found.error for _, found in reads if found.error] == [Error.UNKNOWN_TOPIC_OR_PARTITION]
     release(reads)
     assert pinned(harness) == 0
+
+
+def test_a_fetch_of_more_partitions_than_files_may_be_open_copies_the_rest() -> None:
+    harness = make(40)
+    harness.log_dirs.ports.files.capacity = 16
+    for index in range(40):
+        append(harness, index)
+    reads = fetch(harness, fetching(*[0] * 40), limits())
+    assert not isinstance(reads, Pending)
+    assert [found.size for _, found in reads] == [SIZE] * 40
+    assert sum(isinstance(found.records[0], FileSlice) for _, found in reads) == 8
+    assert harness.disk.open_files <= 16
+    release(reads)
+    assert pinned(harness) == 0
+
+
+@pytest.mark.parametrize("follower", [False, True])
+def test_copies_are_few_and_every_partition_gets_its_turn(
+    follower: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """1. Responses that slow peers have not read hold all files that may be held.
+
+    2. Each fetch finds something, so that none waits, and none is repeated in vain.
+    """
+    for module in (delayed_fetch, file_cache):
+        monkeypatch.setattr(module, "COPIED_BYTES_MAX", 3 * SIZE)
+    harness = BrokerHarness()
+    for node_id in (1, 2):
+        harness.add_broker(node_id)
+    hosts = (1, 2) if follower else (1,)
+    harness.add_topic(partitions=10, replicas=hosts, isr=hosts)
+    for index in range(10):
+        for _ in range(2):
+            harness.broker.replicas.append("t", index, batch("a"), acks=1)
+    harness.log_dirs.ports.files.capacity = 1
+    parts = fetching(*[0] * 10, max_bytes=SIZE).partitions
+    session = FetchSession(1, dict(parts), privileged=False, uses_topic_ids=False, now_ms=0)
+    wanted = limits(wait_ms=500)._replace(replica_id=2 if follower else -1)
+    served: list[int] = []
+    while len(served) < 20:
+        fetched = IncrementalFetching(session)
+        reads = fetch(harness, fetched, wanted)
+        assert not isinstance(reads, Pending)
+        assert sum(found.size for _, found in reads) <= 3 * SIZE
+        now = [part for part, found in reads if found.size]
+        assert now, "a fetch that finds nothing waits"
+        fetched.finish(reads, 0)
+        for part in now:
+            part.fetch_offset += 1
+            served.append(part.partition_id)
+    assert sorted(served[:10]) == sorted(served[10:]) == list(range(10))
+
+
+def test_a_read_without_a_descriptor_can_be_repeated(harness: BrokerHarness) -> None:
+    append(harness, 0)
+    log = harness.broker.replicas.partition("t", 0).leader_log()
+    log.segments.active.close()
+    shortage = harness.disk.fail("open", errno.EMFILE, times=None)
+    reads = fetch(harness, fetching(0, 0), limits(wait_ms=100))
+    assert not isinstance(reads, Pending)
+    assert [found.error for _, found in reads] == [Error.KAFKA_STORAGE_ERROR, Error.NONE]
+    harness.disk.faults.remove(shortage)
+    reads = fetch(harness, fetching(0, 0), limits())
+    assert not isinstance(reads, Pending)
+    assert [found.size for _, found in reads] == [SIZE, 0]
+    release(reads)
+    assert harness.log_dirs.online_dirs == harness.log_dirs.dirs
 
 
 class TestIdleInASession:

@@ -4,6 +4,7 @@ Method: broker 1 with real logs; the test is the leader, broker 2 or 3, and answ
 request as it comes out of the codec.
 """
 
+import errno
 from dataclasses import replace
 from typing import Any
 
@@ -441,6 +442,25 @@ def test_a_failed_disk_takes_only_its_log_dir_offline() -> None:
     assert two.log_end_offset == 1
     assert positions(open_request(harness)) == {1: (1, 0)}
     assert open_request(harness).forgotten_topics_data[0].partitions == (0,)
+
+
+@pytest.mark.parametrize("operation", ["open", "write_atomic"])
+def test_a_follower_without_descriptors_fetches_again(operation: str) -> None:
+    harness = Following()
+    log = harness.log()
+    lead(log, 0, 1)
+    log.flush()
+    harness.change(leader=3, epoch=1)
+    log.segments.active.close()
+    fault = harness.disk.fail(operation, errno.EMFILE, times=None)
+    cut = answer(data(diverging_epoch=wire.EpochEndOffset(epoch=0, end_offset=0)))
+    harness.peers.to(3).answer(cut)
+    assert harness.peers.to(3).sent == []
+    harness.disk.faults.remove(fault)
+    harness.clock.advance(100)
+    harness.peers.to(3).answer(cut)
+    assert (log.log_end_offset, log.failed) == (0, False)
+    assert harness.log_dirs.online_dirs == harness.log_dirs.dirs
 
 
 def test_a_due_flush_completes_before_the_next_fetch() -> None:

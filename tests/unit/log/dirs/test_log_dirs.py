@@ -11,6 +11,7 @@ import pytest
 
 from ottla.base.limits import LOGS_PER_STEP_MAX
 from ottla.log import names
+from ottla.log.dirs.async_delete import REMOVE_RETRY_MS
 from ottla.log.dirs.checkpoints import decode_clean_shutdown
 from ottla.log.dirs.log_dir import LogDir
 from ottla.log.dirs.log_dirs import DirectoryRefused, LoadResult, LogDirs, NameTaken
@@ -419,16 +420,61 @@ def test_all_directories_lost(node: Node) -> None:
 
 def test_many_logs_are_closed_a_few_at_a_time() -> None:
     """Else the files of all would be open at once, beyond what a process may have."""
-    node = Node()
+    node = Node(QueuedWorkers())
     dirs, _ = node.start(open_files_max=20)
     for number in range(500):
         append(create(dirs, partition=number), batch())
     node.disk.open_files_max = node.disk.open_files
     node.stop(dirs)
-    assert node.disk.open_files_max < 20 + 7 * LOGS_PER_STEP_MAX
+    assert node.disk.open_files_max <= 20 + 1, "a snapshot is written beside the cache"
     dirs, found = node.start()
     assert [directory.was_clean for directory in dirs.dirs] == [True, True]
     assert {log.log_end_offset for log in found.logs} == {1}
+
+
+def test_a_log_with_many_unflushed_segments_is_flushed_in_parts_and_then_closed() -> None:
+    node = Node(QueuedWorkers())
+    dirs, _ = node.start(open_files_max=20)
+    log = create(dirs)
+    for _ in range(40):
+        append(log, batch(size=300))
+    assert len(log.segments) > 10
+    node.disk.open_files_max = node.disk.open_files
+    node.stop(dirs)
+    assert node.disk.open_files_max <= 20 + 1
+    assert node.disk.open_files == 0
+    node.disk.crash()
+    dirs, found = node.start()
+    assert [directory.was_clean for directory in dirs.dirs] == [True, True]
+    assert [log.log_end_offset for log in found.logs] == [40]
+    assert len(values(found.logs[0])) == 40
+
+
+def test_a_shortage_of_descriptors_takes_no_directory_offline(node: Node) -> None:
+    dirs, _ = node.start()
+    log = create(dirs)
+    append(log, batch())
+    node.disk.fail("write_atomic", errno.EMFILE)
+    dirs.checkpoint_recovery_points()
+    assert dirs.fail(log, OSError(errno.ENFILE, "none left")) == []
+    node.disk.fail("rmtree", errno.EMFILE)
+    dirs.delete("t", 0)
+    node.pass_ms(1_000)
+    assert dirs.online_dirs == dirs.dirs
+    node.pass_ms(REMOVE_RETRY_MS)
+    assert not [name for name in node.disk.listdir("/d1") if name.startswith("t-0")]
+
+
+def test_a_directory_that_cannot_be_loaded_for_want_of_a_descriptor_is_offline(node: Node) -> None:
+    """Its logs would else count as absent, and be created again."""
+    dirs, _ = node.start()
+    append(create(dirs), batch())
+    node.stop(dirs)
+    node.disk.fail("listdir", errno.EMFILE, path="/d1")
+    dirs, _ = node.start()
+    assert [directory.path for directory in dirs.offline_dirs] == ["/d1"]
+    with pytest.raises(OSError, match="may be on an offline directory"):
+        dirs.get_or_create("t", TOPIC_ID, 0, CONFIG, is_new=False)
 
 
 def test_a_directory_that_fails_at_the_end_is_not_clean(node: Node) -> None:

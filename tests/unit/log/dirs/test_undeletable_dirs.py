@@ -54,7 +54,7 @@ def offline(dirs: LogDirs) -> list[str]:
 # --- that cannot be removed ------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("number", REFUSED)
+@pytest.mark.parametrize("number", [*REFUSED, errno.EMFILE])
 def test_one_that_cannot_be_removed_is_tried_again_ever_more_seldom(
     node: Node, number: int, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -105,6 +105,14 @@ def is_shortage(error: BaseException | None) -> bool:
     return isinstance(error, OSError) and error.errno in SHORTAGES
 
 
+def as_failure(shortage: Exception) -> OSError:
+    """Return a shortage as the failure of a disk.
+
+    In the middle of a change it leaves neither the old files nor the new ones, as a crash does.
+    """
+    return OSError(errno.EIO, str(shortage))
+
+
 class Disk(Protocol):
     """A file system. Paths are absolute; every failure is an OSError with its errno."""
 

@@ -42,11 +42,15 @@ class FlushQueue:
         if self._is_advancing:
             return  # The loop below goes on.
         self._is_advancing = True
-        try:
-            while self._waiting and self._has_room():
+        failure: Exception | None = None
+        while self._waiting and self._has_room():
+            try:
                 self._waiting.popleft()()
-        finally:
-            self._is_advancing = False
+            except Exception as error:
+                failure = failure or error  # The others have their turns all the same.
+        self._is_advancing = False
+        if failure is not None:
+            raise failure
 
     def _has_room(self) -> bool:
         return not self._files or self._files < self._files_max

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple, Protocol
 
 from ottla.base.pending import Pending, completed
-from ottla.base.ports import Disk, File, is_shortage
+from ottla.base.ports import Disk, File, as_failure, is_shortage
 from ottla.log import names
 from ottla.log.disk_ports import DiskPorts
 from ottla.log.epoch_cache import EpochCache
@@ -277,13 +277,21 @@ class LogFlusher:
             waiting, self._waiting = waiting + self._waiting, []
             error = error or self._local.offline_error()
         elif job is not None and job.is_partial:
-            left = [each for each in waiting if each.end > self.recovery_point]
-            waiting = [each for each in waiting if each.end <= self.recovery_point]
+            left = [each for each in waiting if self._is_left(each)]
+            waiting = [each for each in waiting if not self._is_left(each)]
             self._waiting = left + self._waiting
         for each in waiting:
             each.done.complete(error)
         if self._waiting and self._job is None and not self._is_queued:
             self._enter(owner)
+
+    def _is_left(self, each: _Waiting) -> bool:
+        """Tell whether a request waits for another job, after a partial one.
+
+        A truncation may end at the recovery point, and not be durable.
+        """
+        cut = each.with_active and self.truncation_unflushed
+        return cut or each.end > self.recovery_point
 
     def last_job(self) -> FlushJob:
         """Return the flush before the log is closed, as `job`. Raises: OSError.
@@ -423,21 +431,18 @@ class LogFlusher:
         return job.with_active
 
     def flush_now(self, owner: FlushOwner) -> None:
-        """Flush on the caller's thread. Raises: OSError, OutOfDescriptors."""
+        """Flush on the caller's thread. Raises: OSError; OutOfDescriptors, before it begins."""
         is_partial = True
         while is_partial:
             job = self.job()
             try:
                 job.run()
             except OSError as error:
-                if is_shortage(error):
-                    self._job = job  # In a worker, where it is tried again.
-                    self._ports.files.flushes.take(job.file_count)
-                    self._submit(owner, job, [])
-                    raise OutOfDescriptors(self._local.directory) from error
                 # No retry: after a failed fsync its pages may be gone from the page cache.
                 job.release(failed=True)
                 owner.fail()
+                if is_shortage(error):
+                    raise as_failure(error) from error
                 raise
             job.release(failed=False)
             owner.flushed(job)

@@ -15,12 +15,14 @@ too.
 Source: UnifiedLog.{truncateTo, truncateFullyAndStartAt}, LogManager.truncateTo.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from typing import Protocol
 
 from ottla.base.errors import ApiError
 from ottla.base.pending import Pending
+from ottla.base.ports import as_failure, is_shortage
 from ottla.log.dirs.checkpoint_limits import (
     CheckpointLimits,
     LimitFiles,
@@ -30,6 +32,7 @@ from ottla.log.dirs.checkpoint_limits import (
 )
 from ottla.log.disk_ports import DiskPorts
 from ottla.log.epoch_cache import EpochCache
+from ottla.log.file_cache import OutOfDescriptors
 from ottla.log.flushing import Flushed, LogFlusher
 from ottla.log.local_log import LocalLog
 from ottla.log.log_offsets import LogOffsets
@@ -56,6 +59,22 @@ class TruncationOwner(Protocol):
     def request_checkpoints(self) -> None:
         """Have the log's checkpoints rewritten soon."""
         ...
+
+
+@contextmanager
+def _at_once() -> Iterator[None]:
+    """Have a step that changes several files fail as a whole: what it leaves is no log any more.
+
+    A shortage of descriptors is a failure then, too: after a start recovery goes on from here.
+    """
+    try:
+        yield
+    except OutOfDescriptors as shortage:
+        raise as_failure(shortage) from shortage
+    except OSError as error:
+        if is_shortage(error):
+            raise as_failure(error) from error
+        raise
 
 
 class LogTruncation:
@@ -127,12 +146,14 @@ class LogTruncation:
         limits = self._limits_of_cut(offset)
         self._store_limits(limits)
         self._begin(owner, limits)
-        gone = local.take_above(offset)
-        if gone:
-            owner.delete_segments(gone)
-        local.cut(offset, offsets.log_start_offset)
-        self._apply_new_end()
-        if not self._drop_deleted(owner):
+        with _at_once():
+            gone = local.take_above(offset)
+            if gone:
+                owner.delete_segments(gone)
+            local.cut(offset, offsets.log_start_offset)
+            self._apply_new_end()
+            is_dropped = self._drop_deleted(owner)
+        if not is_dropped:
             owner.flush()
         return True
 
@@ -160,11 +181,19 @@ class LogTruncation:
     ) -> None:
         """Do as `PartitionLog.truncate_fully_and_start_at`."""
         prefix = prefix or RemotePrefix(log_start_offset=offset)
-        producers = prefix.producer_entries()
-        local, directory, disk = self._local, self._local.directory, self._ports.disk
+        prefix.producer_entries()  # Refuses a damaged snapshot now.
         limits = self._limits_of_start(offset)
         self._store_limits(limits)
         self._begin(owner, limits)
+        with _at_once():
+            self._start_anew(owner, limits, offset, prefix)
+        owner.flush()
+
+    def _start_anew(
+        self, owner: TruncationOwner, limits: CheckpointLimits, offset: int, prefix: RemotePrefix
+    ) -> None:
+        producers = prefix.producer_entries()
+        local, directory, disk = self._local, self._local.directory, self._ports.disk
         if prefix.epochs is not None and not self.beginning.is_marked:
             self.beginning.write_marker(directory)
             self.beginning.marked()
@@ -187,7 +216,6 @@ class LogTruncation:
             self.beginning.is_installing = self._offsets.is_log_start_stored = False
         else:
             self._begin_with(prefix, offset, now_ms)
-        owner.flush()
 
     def _begin_with(self, prefix: RemotePrefix, offset: int, now_ms: int) -> None:
         """Take over a remote prefix that ends at `offset`, of an empty log. Raises: OSError."""

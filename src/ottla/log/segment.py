@@ -403,7 +403,8 @@ class Segment:
         self._offset_index = None
         self._time_index = None
         self._indexes_full = True  # If no other segment can be created, the next batch rolls again.
-        del self._recent_lasts[:], self._recent_positions[:]
+        # Where its batches end stays known: without another segment the roll is repeated.
+        del self._recent_lasts[:-1], self._recent_positions[:-1]
 
     def write_indexes(self, *, final: bool = False) -> None:
         """Bring the index files up to date; `final` adds the entry of the largest timestamp."""

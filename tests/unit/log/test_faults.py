@@ -6,7 +6,7 @@ EIO or ENOSPC, half written or not at all. Then the power is lost, and the log i
 
 import errno
 from collections.abc import Callable, Iterator
-from functools import partial
+from itertools import product
 from typing import Any, TypeVar
 
 import pytest
@@ -16,7 +16,9 @@ from ottla.base.ports import is_shortage
 from ottla.log.config import LogConfig
 from ottla.log.file_cache import OutOfDescriptors
 from ottla.log.flushing import RETRY_MS
+from ottla.log.names import segment_name
 from ottla.log.partition_log import PartitionLog
+from ottla.records.batch import restamp
 from ottla.records.control import build_marker
 from tests.unit.log.support import Environment, append, batch, produced, retain, values
 
@@ -194,6 +196,13 @@ class Shortage:
             self.env.pass_ms(RETRY_MS)
         assert flushed.value is None
 
+    def truncate(self, log: PartitionLog, offset: int) -> None:
+        """Truncate without a shortage, of which there is another test."""
+        self.env.disk.faults.remove(self.fault)
+        log.truncate_to(offset)
+        self.flush(log)
+        self.env.disk.faults.append(self.fault)
+
     def live(self) -> PartitionLog:
         log = self.act(lambda: self.env.open(CONFIG))
         for number in range(30):
@@ -204,7 +213,7 @@ class Shortage:
             if number % 7 == 3:
                 self.flush(log)
             if number == 20:
-                self.act(partial(log.truncate_to, log.log_end_offset - 20))
+                self.truncate(log, log.log_end_offset - 20)
         log.advance_high_watermark(log.log_end_offset)
         self.act(lambda: retain(log, self.env.clock.ms))
         self.env.pass_ms(10)
@@ -247,3 +256,50 @@ def test_a_roll_that_finds_no_descriptor_leaves_no_file_and_is_done_by_the_next_
     log.flush_now()
     env.disk.crash()
     assert [value for _, value in values(env.open(CONFIG))] == [bytes(300), b"small"]
+
+
+@pytest.mark.parametrize("anew", [False, True])
+def test_a_truncation_without_descriptors_changes_nothing_or_fails(anew: bool) -> None:
+    """What it leaves in its middle must not be appended to."""
+    seen = set()
+    for operation, skip in product(("open", "write_atomic", "listdir", "sync_dir"), range(25)):
+        env = Environment(open_files_max=3)
+        log = env.open(CONFIG)
+        for number in range(12):
+            append(log, batch([b"%d" % number], size=60))
+        records = values(log)
+        log.segments.active.close()
+        env.disk.fail(operation, errno.EMFILE, skip=skip, times=3)
+        try:
+            if anew:
+                log.truncate_fully_and_start_at(20)
+            else:
+                log.truncate_to(5)
+        except (OSError, OutOfDescriptors) as error:
+            may_pass = isinstance(error, OutOfDescriptors) or is_shortage(error)
+            env.disk.faults.clear()
+            assert not may_pass or values(log) == records, (operation, skip)
+            seen.add(may_pass)
+        else:
+            assert values(log) == ([] if anew else records[:5]), (operation, skip)
+    assert seen == {True, False}
+
+
+def test_a_roll_that_is_repeated_begins_where_the_batches_end() -> None:
+    """Compaction has left a gap in which a truncation ended; recovery takes a gap between segments
+    for lost records."""
+    env = Environment()
+    config = LogConfig(segment_bytes=600, timestamp_after_max_ms=2**62)
+    log = env.open(config)
+    for size in (100, 1):
+        append(log, batch([bytes(size)]))
+    behind = batch([bytes(20)])
+    restamp(behind, 0, base_offset=10, leader_epoch=0)
+    log.append_as_follower(behind, now_ms=0)
+    log.truncate_to(6)
+    fault = env.disk.fail("open", errno.EMFILE, path=segment_name(2, ".index"), times=None)
+    with pytest.raises(OutOfDescriptors):
+        append(log, batch([bytes(500)]))
+    env.disk.faults.remove(fault)
+    assert append(log, batch([bytes(500)])) == 6
+    assert [each.base_offset for each in log.segments] == [0, 2]

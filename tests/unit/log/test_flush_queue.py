@@ -3,6 +3,8 @@
 Method: flushes that only note that they began, and leave when the test says so.
 """
 
+import pytest
+
 from ottla.base.limits import FILES_PER_FLUSH
 from ottla.log.flush_queue import FlushQueue
 
@@ -58,4 +60,17 @@ def test_a_flush_that_begins_another_one_or_holds_nothing_blocks_none() -> None:
     flushes.enter(1)
     assert flushes.begun == [0]
     flushes.queue.leave(3)
+    assert flushes.begun == [0, 1]
+
+
+def test_a_flush_that_fails_to_begin_blocks_none() -> None:
+    def fails() -> None:
+        raise ValueError("no such log")
+
+    flushes = Flushes(3)
+    flushes.enter(0)
+    flushes.queue.enter(fails)
+    flushes.enter(1)
+    with pytest.raises(ValueError, match="no such log"):
+        flushes.queue.leave(3)
     assert flushes.begun == [0, 1]

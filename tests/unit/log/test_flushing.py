@@ -8,9 +8,9 @@ import gc
 
 import pytest
 
+from ottla.base.ports import is_shortage
 from ottla.log import names
 from ottla.log.config import LogConfig
-from ottla.log.file_cache import OutOfDescriptors
 from ottla.log.flushing import RETRY_MS, FlushJob
 from ottla.log.opening import open_log
 from ottla.log.partition_log import PartitionLog
@@ -394,18 +394,25 @@ def test_a_flush_without_descriptors_is_tried_again() -> None:
     assert env.open().epochs.entries == ((2, 0),)
 
 
-@pytest.mark.parametrize("on_loop", [False, True])
-def test_a_flush_that_finds_no_descriptor_in_its_middle_runs_again(on_loop: bool) -> None:
+def test_a_flush_on_the_loop_that_finds_no_descriptor_in_its_middle_fails() -> None:
+    env, _ = queued()
+    log = env.open()
+    append(log, batch(), epoch=2)
+    env.disk.fail("sync_dir", errno.EMFILE)
+    with pytest.raises(OSError, match="sync_dir") as caught:
+        log.flush_now()
+    assert not is_shortage(caught.value)
+    assert log.failed
+
+
+def test_a_flush_that_finds_no_descriptor_in_its_middle_runs_again() -> None:
     env, workers = queued()
     log = env.open()
     append(log, batch(), epoch=2)
     env.disk.fail("sync_dir", errno.EMFILE)
-    if on_loop:
-        with pytest.raises(OutOfDescriptors):
-            log.flush_now()
     flushed = log.flush()
     workers.run()
-    assert (log.recovery_point, log.failed) == ((1, False) if on_loop else (0, False))
+    assert (log.recovery_point, log.failed) == (0, False)
     env.pass_ms(RETRY_MS)
     workers.run()
     assert flushed.value is None
@@ -414,3 +421,25 @@ def test_a_flush_that_finds_no_descriptor_in_its_middle_runs_again(on_loop: bool
     assert env.open().epochs.entries == ((2, 0),)
     log.close()
     assert env.disk.open_files == 0
+
+
+def test_a_truncation_waits_for_the_last_of_several_jobs() -> None:
+    """It ends at the recovery point, up to where a job without the last segment is durable, too."""
+    env, workers = queued()
+    env.open_files_max = 32
+    log = env.open(LogConfig(segment_bytes=140, timestamp_after_max_ms=2**62))
+    for _ in range(5):
+        append(log, batch([bytes(52)]))
+    log.flush()
+    workers.run()
+    log.ports.files.flushes.take(100)  # Others' flushes, so that those of rolls wait.
+    for _ in range(10):
+        append(log, batch([bytes(52)]))
+    truncated = log.truncate_in_background(log.segments[2].base_offset, lambda: True)
+    workers.run()
+    assert log.log_end_offset == log.recovery_point == 2
+    log.ports.files.flushes.leave(100)
+    workers.run(1)
+    assert (truncated.done, log.flusher.truncation_unflushed) == (False, True)
+    workers.run()
+    assert (truncated.value, log.flusher.truncation_unflushed) == (None, False)

@@ -292,6 +292,7 @@ class FetchReader:
                 partition.metrics.bytes_out += size
                 total += size
                 left = _left(left - size, total, found)
+                urgent = urgent or type(found.records[0]) is SliceCopy
             elif found.diverging is not None:
                 urgent = True
         return reads, total, urgent
@@ -417,6 +418,7 @@ class FetchReader:
                 partition.metrics.replication_bytes_out += size
                 total += size
                 left = _left(left - size, total, found)
+                urgent = urgent or type(found.records[0]) is SliceCopy
         return reads, total, urgent
 
     def discard(self, reads: Reads, *, for_follower: bool = False) -> None:
@@ -550,7 +552,8 @@ def _check_offset(requested: FetchPartition, log: "PartitionLog") -> None:
 def _left(left: int, total: int, found: PartitionRead) -> int:
     """Return the bytes left for a response after a read.
 
-    Once it has copies, which are in memory, it gets few: the next one begins with the others.
+    Once it has copies, which are in memory, it gets few: the next one begins with the others. It is
+    sent at once, as it may never have the bytes that were asked for.
     """
     if type(found.records[0]) is SliceCopy:
         left = min(left, COPIED_BYTES_MAX - total)

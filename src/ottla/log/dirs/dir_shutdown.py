@@ -11,11 +11,11 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 
+from ottla.base.errors import ApiError
 from ottla.base.limits import LOGS_CLOSED_AT_ONCE
 from ottla.base.pending import Pending
 from ottla.log.dirs.log_dir import LogDir, Written
 from ottla.log.disk_ports import DiskPorts
-from ottla.log.file_cache import OutOfDescriptors
 from ottla.log.flushing import FlushJob
 from ottla.log.partition_log import PartitionLog
 
@@ -111,7 +111,10 @@ class DirShutdown:
 
 
 def _last_job(log: PartitionLog) -> FlushJob | None:
-    """Return what a log has to flush at its end, or a part of it; None = its disk fails."""
-    with suppress(OSError, OutOfDescriptors):
+    """Return what a log has to flush at its end, or a part of it.
+
+    None = its disk fails, no descriptor is left, or it was deleted before its turn came.
+    """
+    with suppress(OSError, ApiError):
         return log.prepare_close()
     return None

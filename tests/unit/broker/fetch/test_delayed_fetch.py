@@ -272,6 +272,21 @@ def test_copies_are_few_and_every_partition_gets_its_turn(
     assert sorted(served[:10]) == sorted(served[10:]) == list(range(10))
 
 
+def test_copies_are_sent_at_once_however_many_bytes_are_wanted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The response could never be as large."""
+    for module in (delayed_fetch, file_cache):
+        monkeypatch.setattr(module, "COPIED_BYTES_MAX", 3 * SIZE)
+    harness = make(1)
+    for _ in range(50):
+        append(harness, 0)
+    harness.log_dirs.ports.files.capacity = 1
+    reads = fetch(harness, fetching(0), limits(wait_ms=500, min_bytes=10 * SIZE))
+    assert not isinstance(reads, Pending)
+    assert [found.size for _, found in reads] == [3 * SIZE]
+
+
 def test_a_read_without_a_descriptor_can_be_repeated(harness: BrokerHarness) -> None:
     append(harness, 0)
     log = harness.broker.replicas.partition("t", 0).leader_log()

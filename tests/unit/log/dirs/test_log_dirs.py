@@ -603,3 +603,18 @@ def test_a_log_that_is_held_back_can_be_deleted(node: Node) -> None:
     node.pass_ms(1_000)
     assert not [name for name in node.disk.listdir("/d1") if name.startswith("t-")]
     assert create(dirs).log_end_offset == 0
+
+
+def test_a_log_that_is_deleted_while_others_are_closed_does_not_stop_the_end() -> None:
+    workers = QueuedWorkers()
+    node = Node(workers)
+    dirs, _ = node.start()
+    for number in range(40):
+        append(create(dirs, partition=number), batch())
+    workers.run()
+    stopped = dirs.shutdown()
+    dirs.delete("t", 39)
+    while workers.queue:
+        workers.run()
+        node.pass_ms(1_000)
+    assert stopped.done

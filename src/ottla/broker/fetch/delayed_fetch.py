@@ -403,10 +403,8 @@ class FetchReader:
                         ):
                             active.pop(requested.key, None)
                         continue
-                    room = requested.max_bytes
-                    found = partition.read_to_end(
-                        requested, room if room < left else left, total == 0
-                    )
+                    room = requested.max_bytes if requested.max_bytes < left else left
+                    found = partition.read_to_end(requested, room, total == 0)
             except ApiError as refusal:
                 found, urgent = self._refused(requested, refusal), True
             except OSError as error:

@@ -121,6 +121,9 @@ class Cluster(deletions.Cluster):
         assert found is not None
         return found
 
+    def hosts(self, node: int) -> bool:
+        return any(each.topic == "t" for each in self.broker(node).replicas.hosted())
+
     def log(self, node: int) -> Any:
         return self.broker(node).replicas.partition("t", 0).log
 
@@ -278,6 +281,7 @@ def test_rule_34_no_failover_loses_what_the_leader_had_locally(zookeeper: bool) 
     """The local retention has deleted less on the leader than on its followers."""
     cluster = Cluster(5, zookeeper=zookeeper)
     leader = cluster.leader
+    cluster.until(lambda: cluster.hosts(leader))
     log = cluster.log(leader)
     log.reconfigure(replace(log.config, local_retention_bytes=10**9, local_retention_ms=-1))
     cluster.write()

@@ -142,6 +142,7 @@ def dead_leader(story: Story) -> Dialogue[None]:
     leader.restart()
     yield 7_000
     yield from holders.copy()
+    yield from stage.until(lambda: stage.sim.marks["backfill-failed"] > 0)
     stage.over()
 
 

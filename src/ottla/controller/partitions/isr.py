@@ -20,7 +20,11 @@ from ottla.base.errors import ApiError, Error
 from ottla.base.ids import Uuid
 from ottla.controller.context import DecisionContext
 from ottla.controller.elections.elections import Rules, RulesByLeader
-from ottla.controller.elections.partition_change import PartitionTarget, build_change
+from ottla.controller.elections.partition_change import (
+    RECOVERY_UNCHANGED,
+    PartitionTarget,
+    build_change,
+)
 from ottla.controller.step import Decision, Step
 from ottla.metadata.image import ClusterImage, PartitionImage
 from ottla.metadata.records import LEADER_UNCHANGED, PartitionChangeRecord
@@ -100,12 +104,17 @@ def alter_partition(
 
 
 def _as_it_is(partition: PartitionImage, wanted: IsrChange) -> PartitionChangeRecord:
-    """Return a record that changes the partition epoch alone.
+    """Return a record that changes the partition epoch alone, and the leader's recovery as it says.
 
-    It sets the ISR: over ZooKeeper a record that sets nothing is not written.
+    It sets the ISR: over ZooKeeper a record that sets nothing is not written. There brokers take a
+    leader whose partition epoch has changed for recovered, as UpdateMetadata does not say.
     """
+    is_same = wanted.recovery_state == partition.leader_recovery_state
     return PartitionChangeRecord(
-        topic_id=wanted.topic_id, partition_id=wanted.partition_id, isr=partition.isr
+        topic_id=wanted.topic_id,
+        partition_id=wanted.partition_id,
+        isr=partition.isr,
+        leader_recovery_state=RECOVERY_UNCHANGED if is_same else wanted.recovery_state,
     )
 
 

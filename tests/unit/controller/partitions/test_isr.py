@@ -172,6 +172,18 @@ def test_a_refused_member_does_not_join_by_a_copy_of_the_request() -> None:
     assert again.error is Error.NONE
 
 
+def test_a_leader_that_has_recovered_is_heard_also_where_a_member_is_refused() -> None:
+    """Over ZooKeeper brokers take it for recovered once the partition epoch has changed."""
+    before = replace(BEFORE, replicas=(1, 2, 5), isr=(1,), leader_recovery_state=RECOVERING)
+    image = image_of(before)
+    decided = ask(wanted((1, 5)), image=image)
+    assert decided.reply == (ChangedIsr(TOPIC, 0, Error.INELIGIBLE_REPLICA),)
+    topic = advance(image, decided.step.records).topics.by_id(TOPIC)
+    assert topic is not None
+    recovered = replace(before, partition_epoch=10, leader_recovery_state=RECOVERED)
+    assert topic.partitions[0] == recovered
+
+
 def test_after_a_refusal_a_partition_may_be_named_again() -> None:
     before = replace(BEFORE, replicas=(1, 2, 5))
     decided = ask(wanted((1, 2, 5)), wanted((1,)), wanted((1,), **LATER), partition=before)

@@ -12,7 +12,7 @@ from ottla.metadata.records import (
     ControllerFeature,
     RegisterBrokerRecord,
 )
-from ottla.metadata.topics import DIRECTORY_LOST, DIRECTORY_MIGRATING, DIRECTORY_UNASSIGNED
+from ottla.metadata.topics import DIRECTORY_LOST, UNKNOWN_DIRECTORIES
 
 PLAINTEXT = 0
 """The id of the security protocol PLAINTEXT, as endpoints carry it."""
@@ -68,7 +68,7 @@ class BrokerImage:
 
         A broker over ZooKeeper registers none: there a failed one is DIRECTORY_LOST.
         """
-        if directory in (DIRECTORY_UNASSIGNED, DIRECTORY_MIGRATING):
+        if directory in UNKNOWN_DIRECTORIES:
             return True
         if directory == DIRECTORY_LOST:
             return False

@@ -23,6 +23,8 @@ DIRECTORY_UNASSIGNED: Final = Uuid(bytes(15) + b"\x01")
 """The broker chooses the log directory and reports it."""
 DIRECTORY_LOST: Final = Uuid(bytes(15) + b"\x02")
 """The log directory is missing or offline."""
+UNKNOWN_DIRECTORIES: Final = frozenset({DIRECTORY_MIGRATING, DIRECTORY_UNASSIGNED})
+"""What the metadata says where it does not know a replica's log directory."""
 
 RECOVERED: Final = 0
 RECOVERING: Final = 1

@@ -22,7 +22,7 @@ from ottla.base.timers import Timer, Timers
 from ottla.broker.partition import Partition
 from ottla.log.dirs.log_dirs import LogDirs
 from ottla.metadata.image import ClusterImage
-from ottla.metadata.topics import DIRECTORY_LOST, DIRECTORY_MIGRATING, DIRECTORY_UNASSIGNED
+from ottla.metadata.topics import DIRECTORY_LOST, UNKNOWN_DIRECTORIES
 from ottla.wire.messages import assign_replicas_to_dirs as wire
 
 if TYPE_CHECKING:
@@ -35,9 +35,6 @@ RETRY_MS = 500
 
 TIMEOUT_MS = 5_000
 """How long one request may take before a new one is sent with what is pending by then."""
-
-UNKNOWN_DIRECTORIES = frozenset((DIRECTORY_MIGRATING, DIRECTORY_UNASSIGNED))
-"""What the controller has for replicas whose log directory it does not know."""
 
 NOT_HERE = frozenset(
     (Error.UNKNOWN_TOPIC_ID, Error.UNKNOWN_TOPIC_OR_PARTITION, Error.NOT_LEADER_OR_FOLLOWER)

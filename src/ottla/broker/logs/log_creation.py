@@ -15,16 +15,13 @@ from ottla.log.epoch_cache import EpochEntry
 from ottla.log.file_cache import OutOfDescriptors
 from ottla.log.remote_prefix import RemotePrefix
 from ottla.metadata.delta import ClusterDelta
-from ottla.metadata.topics import DIRECTORY_MIGRATING, DIRECTORY_UNASSIGNED, TopicImage
+from ottla.metadata.topics import UNKNOWN_DIRECTORIES, TopicImage
 
 if TYPE_CHECKING:
     from ottla.log.config import LogConfig
     from ottla.log.dirs.log_dirs import LogDirs
     from ottla.log.partition_log import PartitionLog
     from ottla.metadata.tiering import RestoredPartition
-
-ANY_DIRECTORY = frozenset({DIRECTORY_MIGRATING, DIRECTORY_UNASSIGNED})
-"""What the metadata says where the broker may choose a partition's log directory."""
 
 LOGS_AT_ONCE_MAX = 4
 """How many logs are created in one turn of the loop, some 0.5 ms each, without a wait."""
@@ -65,7 +62,7 @@ def get_or_create_log(
         topic.id,
         partition_id,
         config,
-        directory_id=NO_UUID if directory_id in ANY_DIRECTORY else directory_id,
+        directory_id=NO_UUID if directory_id in UNKNOWN_DIRECTORIES else directory_id,
         is_new=is_new,
     )
 

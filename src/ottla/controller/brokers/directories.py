@@ -19,15 +19,11 @@ from ottla.base.errors import ApiError, Error
 from ottla.base.ids import Uuid
 from ottla.controller.context import DecisionContext
 from ottla.controller.elections.elections import Rules
-from ottla.controller.elections.partition_change import (
-    UNKNOWN_DIRECTORIES,
-    PartitionTarget,
-    build_change,
-)
+from ottla.controller.elections.partition_change import PartitionTarget, build_change
 from ottla.controller.step import Decision, Step
 from ottla.metadata.image import ClusterImage, PartitionImage, TopicImage
 from ottla.metadata.records import PartitionChangeRecord
-from ottla.metadata.topics import DIRECTORY_LOST
+from ottla.metadata.topics import DIRECTORY_LOST, UNKNOWN_DIRECTORIES
 
 
 @dataclass(frozen=True, slots=True)

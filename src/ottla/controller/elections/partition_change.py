@@ -32,17 +32,10 @@ from enum import Enum
 from ottla.base.ids import NO_EPOCH, NO_LEADER, Uuid
 from ottla.metadata.image import ClusterImage, PartitionImage
 from ottla.metadata.records import LEADER_UNCHANGED, PartitionChangeRecord
-from ottla.metadata.topics import (
-    DIRECTORY_LOST,
-    DIRECTORY_MIGRATING,
-    DIRECTORY_UNASSIGNED,
-    RECOVERING,
-)
+from ottla.metadata.topics import DIRECTORY_UNASSIGNED, RECOVERING
 
 RECOVERY_UNCHANGED = -1
 """A PartitionChangeRecord's recovery state that keeps the present one."""
-
-UNKNOWN_DIRECTORIES = frozenset({DIRECTORY_MIGRATING, DIRECTORY_UNASSIGNED})
 
 
 class Election(Enum):
@@ -103,17 +96,15 @@ def leader_predicate(
 
     `without`, `plus`: a broker that the step under way takes out, or unfences.
     """
-    active = {broker_id for broker_id, broker in image.brokers.items() if broker.active}
-    if plus is not None and plus in image.brokers:
-        active.add(plus)
-    active.discard(-1 if without is None else without)
-    online_dirs = {broker_id: frozenset(image.brokers[broker_id].log_dirs) for broker_id in active}
+    active = {
+        broker_id: broker
+        for broker_id, broker in image.brokers.items()
+        if (broker.active or broker_id == plus) and broker_id != without
+    }
 
     def is_acceptable(broker_id: int, directory: Uuid) -> bool:
-        online = online_dirs.get(broker_id)
-        if online is None or directory == DIRECTORY_LOST:
-            return False
-        return not online or directory in online or directory in UNKNOWN_DIRECTORIES
+        broker = active.get(broker_id)
+        return broker is not None and broker.has_online_dir(directory)
 
     return is_acceptable
 

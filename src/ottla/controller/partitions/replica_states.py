@@ -14,7 +14,7 @@ from typing import Final
 
 from ottla.base.ids import Uuid
 from ottla.metadata.image import BrokerImage, ClusterImage
-from ottla.metadata.topics import DIRECTORY_MIGRATING, DIRECTORY_UNASSIGNED
+from ottla.metadata.topics import UNKNOWN_DIRECTORIES
 
 
 class ReplicaState(Enum):
@@ -68,9 +68,6 @@ assert set(PREVIOUS) == set(_KAFKA_NAMES) == set(ReplicaState)  # No state witho
 assert all(PREVIOUS.values())  # None that cannot be entered,
 assert set().union(*PREVIOUS.values()) == set(ReplicaState)  # and none that cannot be left.
 
-ANYWHERE: Final = frozenset({DIRECTORY_MIGRATING, DIRECTORY_UNASSIGNED})
-"""Directory ids of replicas whose log directory is not known."""
-
 
 def is_legal(source: ReplicaState, target: ReplicaState) -> bool:
     """Tell whether a replica may go from `source` to `target`."""
@@ -98,4 +95,5 @@ def replica_state_of(
 def _is_there(broker: BrokerImage | None, directory: Uuid) -> bool:
     if broker is None or not broker.active:
         return False
-    return not broker.log_dirs or directory in broker.log_dirs or directory in ANYWHERE
+    log_dirs = broker.log_dirs
+    return not log_dirs or directory in log_dirs or directory in UNKNOWN_DIRECTORIES

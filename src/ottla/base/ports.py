@@ -125,7 +125,7 @@ class Disk(Protocol):
         ...
 
     def exists(self, path: str) -> bool:
-        """Return whether a file or directory exists; OSError where that cannot be told.
+        """Return whether a file or directory exists; OSError where that is not known.
 
         A file that cannot be read must not be taken for a missing one.
         """

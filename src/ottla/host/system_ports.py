@@ -64,7 +64,7 @@ class ThreadWorkers:
         """Start all threads. Raises: RuntimeError where the system has none left.
 
         The pool would start each when it is needed. Where that fails the work is done by another
-        thread, or later, but its end is never told: a log would wait for its flush for ever.
+        thread, or later, but its end is never reported: a log would wait for its flush for ever.
         """
         all_run = threading.Barrier(self._threads + 1)
         try:

@@ -186,10 +186,10 @@ class LogTruncation:
         self._store_limits(limits)
         self._begin(owner, limits)
         with _at_once():
-            self._start_anew(owner, limits, offset, prefix)
+            self._replace_all(owner, limits, offset, prefix)
         owner.flush()
 
-    def _start_anew(
+    def _replace_all(
         self, owner: TruncationOwner, limits: CheckpointLimits, offset: int, prefix: RemotePrefix
     ) -> None:
         producers = prefix.producer_entries()

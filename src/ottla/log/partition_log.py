@@ -22,13 +22,12 @@ write, so a failed write leaves it unchanged.
 Source: UnifiedLog.
 """
 
-import errno
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ottla.base.errors import ApiError, Error
 from ottla.base.ids import EPOCH_MAX, Uuid
-from ottla.base.ports import is_shortage
+from ottla.base.ports import as_failure, is_shortage
 from ottla.log import names
 from ottla.log.config import LogConfig
 from ottla.log.dirs.checkpoint_limits import CheckpointLimits, lowest
@@ -465,7 +464,7 @@ class PartitionLog:
                     self.segments.active.add_aborted(AbortedTransaction(*done[:3], stable))
                 except OutOfDescriptors as shortage:
                     # The batch is in the log already: nobody may read it without this entry.
-                    raise OSError(errno.EIO, str(shortage), self.directory) from shortage
+                    raise as_failure(shortage) from shortage
 
     def _maybe_roll(self, header: BatchHeader, now_ms: int) -> None:
         """Roll if the next batch does not fit into the active segment. Raises: OSError."""

@@ -258,8 +258,8 @@ def test_a_roll_that_finds_no_descriptor_leaves_no_file_and_is_done_by_the_next_
     assert [value for _, value in values(env.open(CONFIG))] == [bytes(300), b"small"]
 
 
-@pytest.mark.parametrize("anew", [False, True])
-def test_a_truncation_without_descriptors_changes_nothing_or_fails(anew: bool) -> None:
+@pytest.mark.parametrize("fully", [False, True])
+def test_a_truncation_without_descriptors_changes_nothing_or_fails(fully: bool) -> None:
     """What it leaves in its middle must not be appended to."""
     seen = set()
     for operation, skip in product(("open", "write_atomic", "listdir", "sync_dir"), range(25)):
@@ -271,7 +271,7 @@ def test_a_truncation_without_descriptors_changes_nothing_or_fails(anew: bool) -
         log.segments.active.close()
         env.disk.fail(operation, errno.EMFILE, skip=skip, times=3)
         try:
-            if anew:
+            if fully:
                 log.truncate_fully_and_start_at(20)
             else:
                 log.truncate_to(5)
@@ -281,7 +281,7 @@ def test_a_truncation_without_descriptors_changes_nothing_or_fails(anew: bool) -
             assert not may_pass or values(log) == records, (operation, skip)
             seen.add(may_pass)
         else:
-            assert values(log) == ([] if anew else records[:5]), (operation, skip)
+            assert values(log) == ([] if fully else records[:5]), (operation, skip)
     assert seen == {True, False}
 
 

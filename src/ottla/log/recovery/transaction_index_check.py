@@ -38,13 +38,13 @@ def check_transaction_index(
     segments before. Raises: OSError.
     """
     base = segment.base_offset
-    path = f"{directory}/{names.segment_name(base, names.TRANSACTION_INDEX)}"
+    name = names.segment_name(base, names.TRANSACTION_INDEX)
     try:
-        return decode_entries(disk.read_bytes(path), base)
+        return decode_entries(disk.read_bytes(f"{directory}/{name}"), base)
     except FileNotFoundError:
         return []
     except ValueError as error:
-        name, damage = names.segment_name(base, names.TRANSACTION_INDEX), error
+        damage = error
     try:
         aborted = _aborted_in(disk, directory, log_name, segment, earlier)
     except RecordsError as error:

@@ -162,13 +162,13 @@ def test_random_kills(trio: Cluster, load: Workload) -> None:
 
 def test_topics_survive_with_their_ids_and_configurations(trio: Cluster) -> None:
     topic = new_topic(trio.bootstrap, "survivor", 3, retention_ms="1234567")
-    before = topic_ids(trio)[topic]
+    before = topic_id(trio, topic)
     for node in all_nodes(trio):
         trio.kill(node)
     for node in all_nodes(trio):
         trio.start(node)
     trio.wait_ready()
-    assert topic_ids(trio)[topic] == before
+    assert topic_id(trio, topic) == before
     with Closing(client_of("confluent").admin(trio.bootstrap)) as admin:
         assert admin.topic_config(topic)["retention.ms"] == "1234567"
         assert admin.partitions(topic) == [0, 1, 2]
@@ -182,7 +182,14 @@ def can_create_a_topic(cluster: Cluster) -> bool:
         return eventually(lambda: known(admin, name), within=30, what="the topic to be known")
 
 
-def topic_ids(cluster: Cluster) -> dict[str | None, bytes]:
-    """Return the topics' ids, as a broker tells them."""
-    with ClusterClient(ClientConfig(bootstrap=cluster.address(1))) as client:
-        return {topic.name: bytes(topic.topic_id) for topic in client.topics()}
+def topic_id(cluster: Cluster, topic: str) -> bytes:
+    """Return a topic's id from broker 1, which may hear of a new topic later than the others."""
+
+    def asked() -> bytes | None:
+        with ClusterClient(ClientConfig(bootstrap=cluster.address(1))) as client:
+            found = {each.name: bytes(each.topic_id) for each in client.topics()}
+        return found.get(topic)
+
+    found = eventually(asked, within=30, what=f"broker 1 to know {topic}")
+    assert found is not None
+    return found

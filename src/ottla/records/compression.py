@@ -103,11 +103,11 @@ class _Pieces:
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._parts: list[bytes] = []
+        self._parts: list[bytes | mmap.mmap] = []
         self._room: mmap.mmap | None = None
         self.size = 0
 
-    def add(self, part: bytes) -> None:
+    def add(self, part: bytes | mmap.mmap) -> None:
         """Take the next piece. Raises: RecordsTooLarge."""
         begin, self.size = self.size, self.size + len(part)
         if self.size > self._limit:
@@ -225,15 +225,23 @@ def _snappy_compress(data: Buffer, level: int | None) -> bytes:
     return b"".join(parts)
 
 
-def _snappy_block(block: memoryview, made: int, limit: int) -> bytes:
-    """Decompress one raw block, after `made` bytes of earlier ones."""
+def _snappy_block(block: memoryview, made: int, limit: int) -> bytes | mmap.mmap:
+    """Decompress one raw block, after `made` bytes of earlier ones.
+
+    A large one is decompressed into an mmap: what malloc gave for it, the arenas of the workers'
+    threads would keep, up to 64 MB each.
+    """
     try:
         length = cramjam.snappy.decompress_raw_len(block)
         if made + length > limit:
             raise _too_long(limit)
         if length > len(block) * _SNAPPY_RATIO_MAX:
             raise CorruptBatch(f"{len(block)} bytes of snappy cannot make {length}")
-        return bytes(cramjam.snappy.decompress_raw(block))
+        if length <= PIECE_BYTES:
+            return bytes(cramjam.snappy.decompress_raw(block))
+        target = _memory(length)
+        cramjam.snappy.decompress_raw_into(block, target)
+        return target
     except cramjam.DecompressionError as error:
         raise CorruptBatch(f"bad snappy data: {error}") from None
 

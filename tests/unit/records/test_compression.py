@@ -20,7 +20,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ottla.records.compression import Codec, codec_of, compress, decompress
+from ottla.records.compression import Codec, codec_of, compress, decompress, expand
 from ottla.records.errors import CorruptBatch, RecordsTooLarge
 from tests.drawn import examples
 
@@ -108,6 +108,20 @@ def test_snappy_framing() -> None:
     assert decompress(Codec.SNAPPY, packed + packed, 140_000) == data + data
     raw = bytes(cramjam.snappy.compress_raw(data))
     assert decompress(Codec.SNAPPY, raw, 70_000) == data
+
+
+def test_a_large_block_of_snappy_leaves_the_memory_with_its_records() -> None:
+    """With malloc each thread that has decompressed one would keep the memory of it."""
+    data = sample(3 * MEGABYTE)
+    raw = bytes(cramjam.snappy.compress_raw(data))
+    expanded, size = expand(Codec.SNAPPY, raw, 3 * MEGABYTE)
+    assert isinstance(expanded, mmap.mmap)
+    assert expanded[:size] == data
+    framed = compress(Codec.SNAPPY, b"")[:16] + struct.pack(">i", len(raw)) + raw
+    assert decompress(Codec.SNAPPY, framed + framed, 6 * MEGABYTE) == data + data
+    for damaged in (raw[:-5], raw + b"\x00\x00"):
+        with pytest.raises(CorruptBatch, match="bad snappy data"):
+            expand(Codec.SNAPPY, damaged, 3 * MEGABYTE)
 
 
 def test_zstd_sizes_may_be_absent_split_or_skipped() -> None:

@@ -5,6 +5,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from confluent_kafka import (
+    OFFSET_BEGINNING,
+    OFFSET_END,
     OFFSET_INVALID,
     TIMESTAMP_LOG_APPEND_TIME,
     ConsumerGroupTopicPartitions,
@@ -30,6 +32,7 @@ from .clients import TIMEOUT_SECONDS, Message, Record, Refused, TopicPartition
 
 NAME = "confluent"
 POLLED_MAX = 1000
+BEGINS = {"earliest": OFFSET_BEGINNING, "latest": OFFSET_END}
 
 
 def _refused(error: KafkaError) -> Refused:
@@ -100,14 +103,17 @@ class Producer:
 
 
 class Consumer:
-    def __init__(self, config: Mapping[str, Any]) -> None:
+    """`begin`: the offset of assigned partitions; OFFSET_INVALID = as committed."""
+
+    def __init__(self, config: Mapping[str, Any], begin: int) -> None:
         self._library = LibraryConsumer(dict(config))
+        self._begin = begin
 
     def subscribe(self, topics: Sequence[str]) -> None:
         self._library.subscribe(list(topics))
 
     def assign(self, partitions: Sequence[TopicPartition]) -> None:
-        self._library.assign([LibraryPartition(*each) for each in partitions])
+        self._library.assign([LibraryPartition(*each, self._begin) for each in partitions])
 
     def assignment(self) -> set[TopicPartition]:
         return {(each.topic, each.partition) for each in self._library.assignment()}
@@ -358,7 +364,8 @@ def consumer(
         config["group.instance.id"] = instance
     if cooperative:
         config["partition.assignment.strategy"] = "cooperative-sticky"
-    return Consumer(config)
+    # A consumer without a group does not ask a coordinator, which may be on its way to a broker.
+    return Consumer(config, OFFSET_INVALID if group is not None else BEGINS[reset])
 
 
 def admin(bootstrap: str) -> Admin:

@@ -55,7 +55,8 @@ def elect(site: Site) -> None:
             admin.alter_partition_reassignments({partition: replicas})
             admin.elect_leaders(0, {NAME: [0]})
             eventually(
-                lambda first=replicas[0]: site.described(NAME).partitions[0].leader_id == first,  # type: ignore[misc]
+                lambda: [each.leader_id for each in site.described(NAME).partitions],
+                [replicas[0]].__eq__,
                 within=PATIENCE_SECONDS,
                 what=f"{replicas[0]} to lead",
             )

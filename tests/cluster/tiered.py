@@ -10,7 +10,7 @@ from ottla.testing import Cluster
 from ottla.wire.messages import list_offsets as wire
 
 from . import stored
-from .clients import Closing, Message, client_of, eventually
+from .clients import Closing, Message, Producer, client_of, eventually
 from .conftest import BROKERS, QUICK_FENCING
 
 TIERED = QUICK_FENCING | {
@@ -42,12 +42,17 @@ def produced(
 
 
 def produce(cluster: Cluster, topic: str, numbers: range) -> list[bytes]:
-    """Produce one record a number, four a batch; return their values."""
+    """Produce one record a number, four a batch, each once; return their values."""
+    with Closing(client_of("confluent").producer(cluster.bootstrap, idempotent=True)) as producer:
+        return send(producer, topic, numbers)
+
+
+def send(producer: Producer, topic: str, numbers: range) -> list[bytes]:
+    """As `produce`, with a producer that has its id."""
     values = [b"%06d" % number + bytes([number % 251]) * VALUE_BYTES for number in numbers]
-    with Closing(client_of("confluent").producer(cluster.bootstrap)) as producer:
-        for begin in range(0, len(values), 4):
-            some = values[begin : begin + 4]
-            producer.send([Message(topic=topic, value=value) for value in some])
+    for begin in range(0, len(values), 4):
+        some = values[begin : begin + 4]
+        producer.send([Message(topic=topic, value=value) for value in some])
     return values
 
 

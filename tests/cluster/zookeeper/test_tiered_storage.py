@@ -27,6 +27,7 @@ from ..tiered import (
     produce,
     produced,
     remote_segments,
+    send,
     wait_tiered,
 )
 from .operating import PATIENCE_SECONDS, Operator, operating, until
@@ -162,18 +163,22 @@ def test_segments_are_copied_while_zookeeper_is_frozen_and_after_it(operator: Op
     third = RECORDS // 3
     with Closing(client_of("confluent").admin(cluster.bootstrap)) as admin:
         admin.create_topic(topic, replication_factor=3, config=TOPIC)
-    values = produce(cluster, topic, range(third))
-    eventually(lambda: bool(remote_segments(cluster, topic)), within=30, what="the first copy")
-    assert cluster.zookeeper is not None
-    cluster.zookeeper.pause()
-    values += produce(cluster, topic, range(third, 2 * third))
-    copied = 2 * third // 16 - 2
-    eventually(
-        lambda: len(remote_segments(cluster, topic)) >= copied, within=60, what="copies meanwhile"
-    )
-    time.sleep(2 * SESSION_MS / 1_000)
-    cluster.zookeeper.resume()
-    values += produce(cluster, topic, range(2 * third, RECORDS))
+    # One producer for all: a broker may need ZooKeeper for the id of another one.
+    with Closing(client_of("confluent").producer(cluster.bootstrap, idempotent=True)) as producer:
+        values = send(producer, topic, range(third))
+        eventually(lambda: bool(remote_segments(cluster, topic)), within=30, what="the first copy")
+        assert cluster.zookeeper is not None
+        cluster.zookeeper.pause()
+        values += send(producer, topic, range(third, 2 * third))
+        copied = 2 * third // 16 - 2
+        eventually(
+            lambda: len(remote_segments(cluster, topic)) >= copied,
+            within=60,
+            what="copies meanwhile",
+        )
+        time.sleep(2 * SESSION_MS / 1_000)
+        cluster.zookeeper.resume()
+        values += send(producer, topic, range(2 * third, RECORDS))
     cluster.wait_ready()
     cluster.wait_in_sync(topic)
     wait_tiered(cluster, topic)

@@ -9,10 +9,13 @@ import itertools
 import re
 from collections.abc import Callable, Iterator
 from enum import Enum
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
 
+from ottla.client.cluster import ClientConfig, ClusterClient
+from ottla.client.errors import ConnectionFailedError, NoBrokerError
 from ottla.testing import Cluster
 from ottla.testing.zookeeper_server import ZooKeeperServer
 
@@ -239,8 +242,22 @@ def _new_topic(
     name = new_name(test)
     with clients.Closing(clients.client_of("confluent").admin(bootstrap)) as admin:
         admin.create_topic(name, partitions=partitions, replication_factor=replicas, config=config)
-        clients.eventually(lambda: known(admin, name), within=30, what=f"{name} to be known")
+    all_know = partial(known_to_all, bootstrap, name)
+    clients.eventually(all_know, within=30, what=f"{name} to be known to all brokers")
     return name
+
+
+def known_to_all(bootstrap: str, topic: str) -> bool:
+    """Tell whether all brokers know the topic, but for those that do not answer."""
+    for address in bootstrap.split(","):
+        try:
+            with ClusterClient(ClientConfig(bootstrap=address).with_timeout(3)) as client:
+                found = client.topics([topic], skip_unknown=True)
+        except (ConnectionFailedError, NoBrokerError):
+            continue
+        if not found or not found[0].partitions:
+            return False
+    return True
 
 
 def known(admin: clients.Admin, topic: str) -> bool:

@@ -9,6 +9,7 @@ the receipt is compared with the disks: no directory of the topic's id, none of 
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import TypeVar
 
 import pytest
@@ -18,7 +19,7 @@ from ottla.metadata.deletions import BROKER_DOWN, HaltReason
 from ottla.metadata.znodes import paths
 
 from .clients import Closing, Refused, client_of, eventually
-from .conftest import Kind, NewCluster, kinds, revived
+from .conftest import Kind, NewCluster, kinds, known_to_all, revived
 from .deletion_requests import (
     LONG_MS,
     commit_offset,
@@ -207,9 +208,9 @@ GONE = {Error.UNKNOWN_TOPIC_OR_PARTITION, Error.NOT_LEADER_OR_FOLLOWER}
 def committed(site: Site, made: Made) -> str:
     """Commit an offset of a topic for a group."""
     group = f"of-{made.name}"
-    with Closing(client_of("confluent").admin(site.cluster.bootstrap)) as admin:
-        # librdkafka never ends a commit that a broker refuses as not the coordinator.
-        assert patiently(lambda: admin.group_offsets(group)) == {}
+    eventually(partial(known_to_all, site.cluster.bootstrap, made.name), what="all to know it")
+    # kafka-python's: librdkafka does not end a request for which it finds no coordinator at once.
+    with Closing(client_of("kafka_python").admin(site.cluster.bootstrap)) as admin:
         patiently(lambda: admin.set_group_offset(group, (made.name, 0), 1))
         assert patiently(lambda: admin.group_offsets(group)) == {(made.name, 0): 1}
     return group
@@ -332,5 +333,6 @@ def test_its_configuration_is_changed_at_the_same_time(site: Site) -> None:
     if site.is_classic:
         assert site.zookeeper.exists("/config/topics/configured") is None
     site.create("configured", (first,))
+    eventually(partial(known_to_all, site.cluster.bootstrap, "configured"), what="all to know it")
     with Closing(client_of("confluent").admin(site.cluster.bootstrap)) as admin:
         assert admin.topic_config("configured")["retention.ms"] == "604800000"

@@ -183,7 +183,7 @@ def can_create_a_topic(cluster: Cluster) -> bool:
 
 
 def topic_id(cluster: Cluster, topic: str) -> bytes:
-    """Return a topic's id from broker 1, which may hear of a new topic later than the others."""
+    """Return a topic's id from broker 1, once that knows the topic."""
 
     def asked() -> bytes | None:
         with ClusterClient(ClientConfig(bootstrap=cluster.address(1))) as client:
